@@ -1,0 +1,7 @@
+//! The command line, one file a command.
+use std::process::ExitCode;
+
+/// Parses the command line and runs the command.
+pub fn main() -> ExitCode {
+    ExitCode::from(64)
+}

@@ -1,0 +1,1 @@
+//! `roadloop.toml`, typed and validated.

@@ -1,0 +1,25 @@
+use serde::{Deserialize, Serialize};
+
+/// The rectified stereo camera that disparities belong to: two pinhole cameras of the same
+/// focal length whose rows coincide.
+///
+/// `depth = focal_px * baseline_m / disparity_px`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Camera {
+    /// Focal length, px.
+    pub focal_px: f64,
+    /// Column of the principal point of the left camera, px.
+    pub cx: f64,
+    /// Row of the principal point, px.
+    pub cy: f64,
+    /// Distance of the two optical centres, m.
+    pub baseline_m: f64,
+}
+
+impl Camera {
+    /// Depth in metres of a disparity in pixels; infinite at 0.
+    pub fn depth_m(&self, disparity_px: f64) -> f64 {
+        self.focal_px * self.baseline_m / disparity_px
+    }
+}

@@ -1,0 +1,31 @@
+//! The nouns: images, disparity, road, stixels, frame sets and results, and names for gaps.
+mod camera;
+mod gap;
+mod image;
+mod road;
+mod set;
+mod stixel;
+mod time;
+
+pub use camera::Camera;
+pub use gap::Gap;
+pub use image::{Image, Size};
+pub use road::{Road, RoadOrigin};
+pub use set::{FrameId, FrameSet};
+pub use stixel::{Class, Stixel, Stixels};
+pub use time::Timestamp;
+
+/// Disparities: `u16` in 1/256 px, [`INVALID`] where there is no measurement.
+pub type Disparity = Image<u16>;
+
+/// An RGB image, 8 bits a channel.
+pub type Rgb = Image<[u8; 3]>;
+
+/// Which pixels may be used: 0 = never (own bonnet, outside the source image), else usable.
+pub type Mask = Image<u8>;
+
+/// The one code for "no measurement" in a [`Disparity`].
+pub const INVALID: u16 = 0xFFFF;
+
+/// One pixel of disparity in the units of a [`Disparity`].
+pub const DISPARITY_ONE: u16 = 256;

@@ -1,0 +1,38 @@
+//! roadloop: the perception loop of a vehicle. Stereo and mono images go in; a fixed time
+//! later come out stixels and, as later stages arrive, foreground, logos and labels.
+//!
+//! # Rooms
+//! Data goes one way: [`source`] → slot → [`stage`]s → result → [`sink`].
+//!
+//! | room | what it is for |
+//! |---|---|
+//! | [`frame`] | the nouns: images, disparity, road, stixels, frame sets, gaps |
+//! | [`calib`] | rigs from files, rectification maps, metric geometry |
+//! | [`source`] | where frames come from: folders of recorded drives, the synthetic street |
+//! | [`stage`] | what is computed, one folder a stage; a stage knows no source, sink, clock or other stage |
+//! | [`frame_loop`] | clock, slots, budgets, admission, deadlines; the one place that knows the order of the stages |
+//! | [`sink`] | where results go: tables, pictures, summary, digest, report |
+//! | [`evaluate`] | results against truth |
+//! | [`config`] | `roadloop.toml`, typed and validated |
+//! | [`cli`] | the command line, one file a command |
+//!
+//! # Conventions, everywhere
+//! - Images: row 0 is the top row, x to the right; sizes in pixels, 64-bit indices.
+//! - Disparity: `u16` in 1/256 px; the right match of `(x, y)` is `(x - d, y)`;
+//!   [`frame::INVALID`] is "no measurement", and the only code for it.
+//! - Camera frame: x right, y down, z forward, metres. Pitch is positive when the camera looks down.
+//! - Time: [`frame::Timestamp`], nanoseconds.
+//! - Results are the same bytes on every backend, run and thread count: integers and fixed
+//!   point where sums are reordered, transcendental functions only in tables built by the host
+//!   through `libm`.
+#![deny(unsafe_code)]
+
+pub mod calib;
+pub mod cli;
+pub mod config;
+pub mod evaluate;
+pub mod frame;
+pub mod frame_loop;
+pub mod sink;
+pub mod source;
+pub mod stage;

@@ -1,0 +1,2 @@
+//! Where results go.
+pub mod png;

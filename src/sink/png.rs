@@ -1,0 +1,70 @@
+//! PNG files from images.
+use std::{fs::File, io::BufWriter, path::Path};
+
+use crate::frame::{Disparity, INVALID, Image, Rgb, Size};
+
+fn write(
+    path: &Path,
+    size: Size,
+    colour: ::png::ColorType,
+    depth: ::png::BitDepth,
+    bytes: &[u8],
+) -> std::io::Result<()> {
+    let file = BufWriter::new(File::create(path)?);
+    let mut encoder = ::png::Encoder::new(file, size.width as u32, size.height as u32);
+    encoder.set_color(colour);
+    encoder.set_depth(depth);
+    encoder.set_compression(::png::Compression::Fast);
+    let mut writer = encoder.write_header()?;
+    writer.write_image_data(bytes)?;
+    writer.finish()?;
+    Ok(())
+}
+
+/// Writes 8-bit grey.
+///
+/// # Errors
+/// As the file system gives them.
+pub fn write_grey(path: &Path, image: &Image<u8>) -> std::io::Result<()> {
+    let bytes: Vec<u8> = image.pixels().copied().collect();
+    write(
+        path,
+        image.size(),
+        ::png::ColorType::Grayscale,
+        ::png::BitDepth::Eight,
+        &bytes,
+    )
+}
+
+/// Writes 8-bit colour.
+///
+/// # Errors
+/// As the file system gives them.
+pub fn write_rgb(path: &Path, image: &Rgb) -> std::io::Result<()> {
+    let bytes: Vec<u8> = image.pixels().flatten().copied().collect();
+    write(
+        path,
+        image.size(),
+        ::png::ColorType::Rgb,
+        ::png::BitDepth::Eight,
+        &bytes,
+    )
+}
+
+/// Writes disparity as KITTI does: 16 bit, 1/256 px, 0 = invalid; a valid 0 becomes 1.
+///
+/// # Errors
+/// As the file system gives them.
+pub fn write_disparity(path: &Path, disparity: &Disparity) -> std::io::Result<()> {
+    let bytes: Vec<u8> = disparity
+        .pixels()
+        .flat_map(|&d| if d == INVALID { 0 } else { d.max(1) }.to_be_bytes())
+        .collect();
+    write(
+        path,
+        disparity.size(),
+        ::png::ColorType::Grayscale,
+        ::png::BitDepth::Sixteen,
+        &bytes,
+    )
+}

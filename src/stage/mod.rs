@@ -1,0 +1,33 @@
+//! What is computed, one folder a stage.
+//!
+//! # The contract
+//! A stage is a `Plan`: built for one image size from parameters and calibration, owner of every
+//! buffer and table it needs. [`Stage::run`] reads its input, writes its whole output, allocates
+//! nothing, and gives the same bytes on every backend, run and thread count. It can't fail:
+//! whatever the pixels are, there is a defined result ([`crate::frame::INVALID`] where nothing
+//! can be said); what can be wrong with parameters or sizes is refused when the plan is built.
+//!
+//! A stage knows no source, sink, clock or other stage; [`crate::frame_loop`] alone knows the
+//! order. `<stage>/mod.rs` states parameters and the numeric contract, `<stage>/cpu.rs` is the
+//! reference and the CPU backend.
+pub mod rectify;
+pub mod road;
+pub mod stereo;
+pub mod stixel;
+
+/// One stage's plan for one image size.
+pub trait Stage {
+    /// What it reads, borrowed for one run.
+    type Input<'a>;
+    /// What it writes; allocated by the caller for the plan's size.
+    type Output;
+
+    /// Computes `output` from `input`. Sizes must be those of the plan.
+    ///
+    /// # Panics
+    /// When an image has another size than the plan.
+    fn run(&mut self, input: Self::Input<'_>, output: &mut Self::Output);
+
+    /// Forgets everything learnt from earlier frames, as if freshly built.
+    fn reset(&mut self) {}
+}

@@ -1,0 +1,1 @@
+//! The reference, and the backend where there is no GPU.

@@ -1,0 +1,2 @@
+//! Raw images to the rectified camera by fixed-point maps.
+pub mod cpu;
