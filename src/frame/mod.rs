@@ -2,6 +2,7 @@
 mod camera;
 mod gap;
 mod image;
+mod result;
 mod road;
 mod set;
 mod stixel;
@@ -10,6 +11,7 @@ mod time;
 pub use camera::Camera;
 pub use gap::Gap;
 pub use image::{Image, Size};
+pub use result::{FrameResult, GapSet, MAX_STAGES, Outcome, StageTiming, Timing};
 pub use road::{Road, RoadOrigin};
 pub use set::{FrameId, FrameSet};
 pub use stixel::{Class, Stixel, Stixels};

@@ -1,2 +1,42 @@
 //! Where results go.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`digest`] | whether two replays gave the same results |
+//! | [`table`] | `stixels.csv`, `timing.csv` |
+//! | [`summary`] | counts, percentiles, provenance: `summary.json` |
+//! | [`png`] | PNG files from images |
+pub mod digest;
+mod error;
 pub mod png;
+pub mod summary;
+pub mod table;
+
+pub use error::SinkError;
+
+use crate::frame::{FrameId, FrameResult, Gap, Image, Rgb};
+
+/// The image that a result belongs to, for sinks that show it: rectified, of the size of the
+/// result's disparity.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// Left image, grey.
+    pub left: &'a Image<u8>,
+    /// The same in colour, where the source has colour.
+    pub left_rgb: Option<&'a Rgb>,
+}
+
+/// Where the loop hands its results, in frame order.
+pub trait Sink {
+    /// Takes the result of a frame.
+    ///
+    /// # Errors
+    /// When it can't be written. What was written before stays.
+    fn frame(&mut self, view: View<'_>, result: &FrameResult) -> Result<(), SinkError>;
+
+    /// Takes note of a frame that has no result.
+    ///
+    /// # Errors
+    /// As [`Sink::frame`].
+    fn gap(&mut self, id: FrameId, gap: Gap) -> Result<(), SinkError>;
+}

@@ -1,0 +1,222 @@
+//! `stixels.csv` and `timing.csv`.
+//!
+//! Lines end in `\n`, numbers have fixed decimals, `frame` is [`FrameId::number`]. Each frame is
+//! handed to the system as soon as it is complete (one flush a frame), so what was finished
+//! before an abort stays written; surviving a power cut is not promised.
+use std::{
+    fs::File,
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use super::SinkError;
+use crate::frame::{
+    Camera, Class, DISPARITY_ONE, FrameId, Gap, INVALID, Stixel, Stixels, Timing,
+};
+
+/// A table on its way into a file: remembers the file's name for errors.
+struct Table<W: Write> {
+    path: PathBuf,
+    writer: BufWriter<W>,
+}
+
+/// More than the stixels of a usual frame, so that a frame is one write.
+const BUFFER: usize = 128 * 1024;
+
+impl<W: Write> Table<W> {
+    fn new(path: &Path, writer: W, header: &str) -> Result<Self, SinkError> {
+        let mut table = Self {
+            path: path.to_owned(),
+            writer: BufWriter::with_capacity(BUFFER, writer),
+        };
+        table.write(|w| writeln!(w, "{header}"))?;
+        Ok(table)
+    }
+
+    /// Writes some whole lines and flushes them.
+    fn write(
+        &mut self,
+        lines: impl FnOnce(&mut BufWriter<W>) -> io::Result<()>,
+    ) -> Result<(), SinkError> {
+        lines(&mut self.writer)
+            .and_then(|()| self.writer.flush())
+            .map_err(|source| SinkError::Io {
+                path: self.path.clone(),
+                source,
+            })
+    }
+}
+
+fn create(path: &Path) -> Result<File, SinkError> {
+    File::create(path).map_err(SinkError::io(path))
+}
+
+/// Depth in metres of a disparity in 1/256 px; `None` without a measurement and at 0.
+pub fn depth_m(camera: &Camera, disparity: u16) -> Option<f64> {
+    (disparity != INVALID && disparity != 0)
+        .then(|| camera.depth_m(f64::from(disparity) / f64::from(DISPARITY_ONE)))
+}
+
+/// Height in metres of an upright thing: its rows, seen at its distance.
+pub fn height_m(camera: &Camera, depth_m: f64, stixel: &Stixel) -> f64 {
+    let rows = f64::from(stixel.base) - f64::from(stixel.top) + 1.0;
+    rows * depth_m / camera.focal_px
+}
+
+/// `stixels.csv`: one line a stixel; columns from the left, each from top to bottom.
+///
+/// | column | what |
+/// |---|---|
+/// | `frame` | number of the frame |
+/// | `column` | column of stixels, 0 is the leftmost |
+/// | `x`, `width` | left edge and width, px |
+/// | `class` | `ground`, `object` or `sky` |
+/// | `top`, `base` | image rows, inclusive |
+/// | `disparity_px` | mean of its measurements, 4 decimals; empty without any |
+/// | `depth_m` | of that disparity, 2 decimals; empty for sky, without measurement and at 0 |
+/// | `height_m` | object: its rows at its depth, 2 decimals; ground: 0.00; empty where depth is |
+/// | `confidence` | 0 to 1, 3 decimals |
+///
+/// The depth of ground is that of its mean disparity: it lies between those of base and top.
+pub struct StixelTable<W: Write = File> {
+    table: Table<W>,
+    camera: Camera,
+}
+
+impl StixelTable {
+    /// Creates the file.
+    ///
+    /// # Errors
+    /// When it can't be created or written.
+    pub fn create(path: &Path, camera: Camera) -> Result<Self, SinkError> {
+        Self::new(path, create(path)?, camera)
+    }
+}
+
+impl<W: Write> StixelTable<W> {
+    /// The columns.
+    pub const HEADER: &str =
+        "frame,column,x,width,class,top,base,disparity_px,depth_m,height_m,confidence";
+
+    /// Begins the table in `writer`; `path` is for error messages.
+    ///
+    /// # Errors
+    /// When the header can't be written.
+    pub fn new(path: &Path, writer: W, camera: Camera) -> Result<Self, SinkError> {
+        Ok(Self {
+            table: Table::new(path, writer, Self::HEADER)?,
+            camera,
+        })
+    }
+
+    /// Adds a frame.
+    ///
+    /// # Errors
+    /// When it can't be written.
+    pub fn frame(&mut self, id: &FrameId, stixels: &Stixels) -> Result<(), SinkError> {
+        let Self { table, camera } = self;
+        let width = stixels.stixel_width();
+        table.write(|w| {
+            for u in 0..stixels.columns() {
+                for s in stixels.column(u) {
+                    let class = s.class.name();
+                    let (n, x) = (id.number, u * width);
+                    write!(w, "{n},{u},{x},{width},{class},{},{},", s.top, s.base)?;
+                    if s.disparity != INVALID {
+                        let px = f64::from(s.disparity) / f64::from(DISPARITY_ONE);
+                        write!(w, "{px:.4}")?;
+                    }
+                    match depth_m(camera, s.disparity) {
+                        Some(depth) if s.class != Class::Sky => {
+                            let height = match s.class {
+                                Class::Object => height_m(camera, depth, s),
+                                Class::Ground | Class::Sky => 0.0,
+                            };
+                            write!(w, ",{depth:.2},{height:.2}")?;
+                        }
+                        _ => w.write_all(b",,")?,
+                    }
+                    writeln!(w, ",{:.3}", f64::from(s.confidence) / 255.0)?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// `timing.csv`: for each frame one line a stage, then one line for the whole frame under the
+/// stage name `frame`; a frame without a result has only that line, with the gap as outcome.
+///
+/// `timestamp_ns` is when the frame was taken; `start_us` counts from when the loop took it up;
+/// microseconds have 3 decimals. Outcomes are [`crate::frame::Outcome::name`] and [`Gap::name`].
+pub struct TimingTable<W: Write = File> {
+    table: Table<W>,
+}
+
+impl TimingTable {
+    /// Creates the file.
+    ///
+    /// # Errors
+    /// When it can't be created or written.
+    pub fn create(path: &Path) -> Result<Self, SinkError> {
+        Self::new(path, create(path)?)
+    }
+}
+
+impl<W: Write> TimingTable<W> {
+    /// The columns.
+    pub const HEADER: &str = "frame,timestamp_ns,stage,start_us,duration_us,outcome";
+
+    /// Begins the table in `writer`; `path` is for error messages.
+    ///
+    /// # Errors
+    /// When the header can't be written.
+    pub fn new(path: &Path, writer: W) -> Result<Self, SinkError> {
+        Ok(Self {
+            table: Table::new(path, writer, Self::HEADER)?,
+        })
+    }
+
+    /// Adds a frame.
+    ///
+    /// # Errors
+    /// When it can't be written.
+    pub fn frame(&mut self, id: &FrameId, timing: &Timing) -> Result<(), SinkError> {
+        self.table.write(|w| {
+            for s in &timing.stages {
+                line(w, id, s.stage, s.start_ns, s.duration_ns, s.outcome.name())?;
+            }
+            line(w, id, WHOLE, 0, timing.duration_ns, timing.outcome.name())
+        })
+    }
+
+    /// Adds a frame without a result.
+    ///
+    /// # Errors
+    /// When it can't be written.
+    pub fn gap(&mut self, id: &FrameId, gap: Gap) -> Result<(), SinkError> {
+        self.table.write(|w| line(w, id, WHOLE, 0, 0, gap.name()))
+    }
+}
+
+/// What stands under `stage` for a frame as a whole.
+pub const WHOLE: &str = "frame";
+
+fn line(
+    w: &mut impl Write,
+    id: &FrameId,
+    stage: &str,
+    start_ns: u64,
+    duration_ns: u64,
+    outcome: &str,
+) -> io::Result<()> {
+    let (frame, stamp) = (id.number, id.timestamp.0);
+    writeln!(
+        w,
+        "{frame},{stamp},{stage},{}.{:03},{}.{:03},{outcome}",
+        start_ns / 1000,
+        start_ns % 1000,
+        duration_ns / 1000,
+        duration_ns % 1000
+    )
+}
