@@ -1,0 +1,113 @@
+//! One line over time: gains, a gate against jumps, hold and reacquisition.
+use super::{Params, geometry::Line};
+use crate::frame::{Camera, Road, RoadOrigin};
+
+/// What the fit found in one frame.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Fit {
+    pub line: Line,
+    /// Mean row and disparity (px) of the inliers: the point that the line turns about.
+    pub mean_row: f64,
+    pub mean_px: f64,
+    pub confidence: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Tracked {
+    line: Line,
+    confidence: f64,
+    /// Frames since it was last measured.
+    age: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Tracker {
+    camera: Camera,
+    assumed: Line,
+    height_gain: f64,
+    pitch_gain: f64,
+    height_step: f64,
+    pitch_step: f64,
+    reacquire: u32,
+    decay: f64,
+    state: Option<Tracked>,
+    /// A line outside the gate, and how many frames in a row have shown it.
+    pending: Option<(Line, u32)>,
+}
+
+impl Tracker {
+    pub fn new(params: &Params, camera: &Camera) -> Self {
+        Self {
+            camera: *camera,
+            assumed: Line::of_camera(camera, params.camera_height_m, params.pitch_rad),
+            height_gain: params.height_gain,
+            pitch_gain: params.pitch_gain,
+            height_step: params.max_height_step_ratio,
+            pitch_step: params.max_pitch_step_rad,
+            reacquire: params.reacquire_frames,
+            decay: params.held_decay,
+            state: None,
+            pending: None,
+        }
+    }
+
+    pub fn reset(&mut self) {
+        self.state = None;
+        self.pending = None;
+    }
+
+    /// The tracked line, if there is one.
+    pub fn line(&self) -> Option<Line> {
+        self.state.map(|s| s.line)
+    }
+
+    fn near(&self, a: &Line, b: &Line, times: f64) -> bool {
+        (a.slope - b.slope).abs() <= self.height_step * times * b.slope
+            && (a.tan_pitch(&self.camera) - b.tan_pitch(&self.camera)).abs()
+                <= self.pitch_step * times
+    }
+
+    /// The road of this frame.
+    pub fn update(&mut self, fit: Option<Fit>) -> Road {
+        let accepted = fit.and_then(|fit| {
+            let Some(state) = &self.state else {
+                return Some(fit.line).zip(Some(fit.confidence));
+            };
+            if self.near(&fit.line, &state.line, f64::from(state.age + 1)) {
+                self.pending = None;
+                let slope =
+                    state.line.slope + self.height_gain * (fit.line.slope - state.line.slope);
+                // With the slope given, the inliers' mean says where the horizon is.
+                let horizon = fit.mean_row - fit.mean_px / slope;
+                let horizon =
+                    state.line.horizon + self.pitch_gain * (horizon - state.line.horizon);
+                return Some((Line { slope, horizon }, fit.confidence));
+            }
+            let seen = match &self.pending {
+                Some((line, n)) if self.near(&fit.line, line, 1.0) => n + 1,
+                _ => 1,
+            };
+            self.pending = Some((fit.line, seen));
+            (seen >= self.reacquire).then_some((fit.line, fit.confidence))
+        });
+        if let Some((line, confidence)) = accepted {
+            self.pending = None;
+            self.state = Some(Tracked {
+                line,
+                confidence,
+                age: 0,
+            });
+            return line.road(&self.camera, confidence, RoadOrigin::Measured);
+        }
+        match &mut self.state {
+            Some(state) => {
+                state.age = state.age.saturating_add(1).min(1 << 20);
+                state.confidence *= self.decay;
+                state
+                    .line
+                    .road(&self.camera, state.confidence, RoadOrigin::Held)
+            }
+            None => self.assumed.road(&self.camera, 0.0, RoadOrigin::Assumed),
+        }
+    }
+}
