@@ -5,9 +5,11 @@
 //! | [`digest`] | whether two replays gave the same results |
 //! | [`table`] | `stixels.csv`, `timing.csv` |
 //! | [`summary`] | counts, percentiles, provenance: `summary.json` |
+//! | [`overlay`] | the left image with its stixels |
 //! | [`png`] | PNG files from images |
 pub mod digest;
 mod error;
+pub mod overlay;
 pub mod png;
 pub mod summary;
 pub mod table;
