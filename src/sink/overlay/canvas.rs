@@ -4,7 +4,7 @@ use embedded_graphics::{
     Drawable, Pixel,
     draw_target::DrawTarget,
     geometry::{OriginDimensions, Point},
-    mono_font::{MonoFont, MonoTextStyle, ascii::FONT_6X12},
+    mono_font::{MonoFont, MonoTextStyle, ascii::FONT_7X13},
     pixelcolor::{Rgb888, RgbColor},
     text::{Baseline, Text},
 };
@@ -12,11 +12,11 @@ use embedded_graphics::{
 use crate::frame::Rgb;
 
 /// The font of all text on pictures.
-const FONT: &MonoFont<'_> = &FONT_6X12;
+const FONT: &MonoFont<'_> = &FONT_7X13;
 /// Width of a letter, px.
-pub const LETTER_WIDTH: usize = 6;
+pub const LETTER_WIDTH: usize = 7;
 /// Height of a line, px.
-pub const LETTER_HEIGHT: usize = 12;
+pub const LETTER_HEIGHT: usize = 13;
 
 /// Drawing on a picture; what lies outside is cut off.
 pub struct Canvas<'a>(pub &'a mut Rgb);

@@ -21,8 +21,8 @@ pub const FOOTER: usize = 40;
 
 /// Share of an object's colour, in 256.
 const OBJECT_SHARE: u16 = 150;
-const GROUND: ([u8; 3], u16) = ([136, 72, 168], 62);
-const SKY: ([u8; 3], u16) = ([72, 144, 232], 96);
+const GROUND: ([u8; 3], u16) = ([160, 96, 208], 60);
+const SKY: ([u8; 3], u16) = ([96, 164, 248], 92);
 /// Share of [`DARK`] in the rim of an object's stixel.
 const RIM_SHARE: u16 = 120;
 const DARK: [u8; 3] = [12, 14, 18];
@@ -107,7 +107,7 @@ impl Overlay {
             }
             if object {
                 // Thin columns would be all rim.
-                let rim = if y == top || y == base {
+                let rim = if y == base {
                     row.len()
                 } else {
                     usize::from(width > 3)
