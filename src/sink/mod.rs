@@ -8,6 +8,7 @@
 //! | [`overlay`] | the left image with its stixels |
 //! | [`pictures`] | the thread that writes pictures |
 //! | [`folder`] | all of these as the folder of a replay |
+//! | [`report`] | the HTML page on a replay |
 //! | [`png`] | PNG files from images |
 pub mod digest;
 mod error;
@@ -15,6 +16,7 @@ pub mod folder;
 pub mod overlay;
 pub mod pictures;
 pub mod png;
+pub mod report;
 mod save;
 pub mod summary;
 pub mod table;
