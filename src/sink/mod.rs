@@ -5,14 +5,26 @@
 //! | [`digest`] | whether two replays gave the same results |
 //! | [`table`] | `stixels.csv`, `timing.csv` |
 //! | [`summary`] | counts, percentiles, provenance: `summary.json` |
+//! | [`overlay`] | the left image with its stixels |
+//! | [`pictures`] | the thread that writes pictures |
+//! | [`folder`] | all of these as the folder of a replay |
+//! | [`report`] | the HTML page on a replay |
 //! | [`png`] | PNG files from images |
 pub mod digest;
 mod error;
+pub mod folder;
+pub mod overlay;
+pub mod pictures;
 pub mod png;
+pub mod report;
+mod save;
 pub mod summary;
 pub mod table;
 
 pub use error::SinkError;
+pub use folder::{FolderOptions, ReplayFolder};
+pub use pictures::{Full, PictureWriter};
+pub use save::{Save, SaveError, SaveSet};
 
 use crate::frame::{FrameId, FrameResult, Gap, Image, Rgb};
 
