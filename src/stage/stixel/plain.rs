@@ -1,0 +1,2 @@
+
+//! Plain models that the programme is tested against.
