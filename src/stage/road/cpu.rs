@@ -460,3 +460,6 @@ impl Stage for Plan {
         self.tracker.reset();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,11 +7,10 @@
 //!    disparities are one subtraction.
 //! 2. **Search.** Every line of a grid whose camera height and pitch are plausible is scored:
 //!    per row the pixels within [`Params::inlier_px`] plus [`Params::inlier_ratio`] (and half
-//!    the grid's step) speak for it, those
-//!    clearly below the ground speak against it with half the weight, and each row's say is
-//!    limited to half the width. A wall, however large, is a vertical stroke in
-//!    v-disparity and crosses any plausible line in a few rows only. The highest score wins,
-//!    then the first line of the grid. The line of the frame before stands in as well and wins
+//!    the grid's step) speak for it, those clearly below the ground speak against it with half
+//!    the weight, and each row's say is limited to half the width. A wall, however large, is a
+//!    vertical stroke in v-disparity and crosses any plausible line in a few rows only. The
+//!    highest score wins, then the first line of the grid. The line of the frame before stands in as well and wins
 //!    when it has 7/8 of that score.
 //! 3. **Fit.** Least squares over the rows' mean disparities of the pixels within the band
 //!    around the line, weight as in 2, four times. Sums are exact integers; the division that
