@@ -83,6 +83,8 @@ pub struct Plan {
     sums: Vec<u64>,
     fans: Vec<Fan>,
     step: i64,
+    /// [`Params::inlier_ratio`] in 1/65536.
+    inlier_ratio: i64,
     /// What one row may say at most, and what makes it a row with ground.
     cap: i64,
     ground: i64,
@@ -147,7 +149,8 @@ impl Plan {
             sums,
             fans,
             step,
-            cap: (size.width as i64 / 8).max(1),
+            inlier_ratio: (params.inlier_ratio * ONE) as i64,
+            cap: (size.width as i64 / 2).max(1),
             ground: (size.width as i64 / 32).max(1),
             tracker: Tracker::new(params, camera),
         })
@@ -197,15 +200,17 @@ impl Plan {
         (a as usize, b.max(a) as usize)
     }
 
-    /// Count (upper half) and sum (lower half) within `reach` of the line's `d`, and the count
-    /// below twice that.
+    /// Count (upper half) and sum (lower half) of the pixels within reach of the line's `d`, and
+    /// the count clearly below the ground: by a quarter of `d` and twice `least`. (Parking lanes
+    /// and a crowned road lie lower than the lane by a tenth or more, and don't speak against.)
     #[inline]
-    fn band(&self, row: &[u64], d: i64, reach: i64) -> (u64, i64) {
+    fn band(&self, row: &[u64], d: i64, least: i64) -> (u64, i64) {
+        let reach = least + ((d * self.inlier_ratio) >> 16);
         let bins = self.bins as i64;
         let bin = |d: i64| ((d >> LINE_BIN_SHIFT).clamp(0, bins)) as usize;
         let inside = row[bin(d + reach + (1 << (LINE_BIN_SHIFT - 1)))]
             - row[bin(d - reach + (1 << (LINE_BIN_SHIFT - 1)))];
-        (inside, (row[bin(d - 2 * reach)] >> 32) as i64)
+        (inside, (row[bin(d - d / 4 - 2 * least)] >> 32) as i64)
     }
 
     fn votes(&self, line: Candidate, reach: i64, every: usize) -> Votes {
@@ -340,7 +345,7 @@ impl Plan {
             && support >= p.min_support
             && votes.score() > 0
             // A wall fills the band evenly: 0.58 of the tolerance.
-            && refined.spread >= 2.0 * p.inlier_px;
+            && refined.spread >= 2.0 * (p.inlier_px + p.inlier_ratio * refined.mean_px);
         good.then(|| Fit {
             line,
             mean_row: refined.mean_row,
@@ -455,3 +460,6 @@ impl Stage for Plan {
         self.tracker.reset();
     }
 }
+
+#[cfg(test)]
+mod tests;

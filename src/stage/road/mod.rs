@@ -6,11 +6,11 @@
 //!    their disparities, then summed up along the row, so that count and sum of any band of
 //!    disparities are one subtraction.
 //! 2. **Search.** Every line of a grid whose camera height and pitch are plausible is scored:
-//!    per row the pixels within [`Params::inlier_px`] (and the grid's step) speak for it, those
-//!    clearly below the ground speak against it with half the weight, and each row's say is
-//!    limited to an eighth of the width. A wall, however large, is a vertical stroke in
-//!    v-disparity and crosses any plausible line in a few rows only. The highest score wins,
-//!    then the first line of the grid. The line of the frame before stands in as well and wins
+//!    per row the pixels within [`Params::inlier_px`] plus [`Params::inlier_ratio`] (and half
+//!    the grid's step) speak for it, those clearly below the ground speak against it with half
+//!    the weight, and each row's say is limited to half the width. A wall, however large, is a
+//!    vertical stroke in v-disparity and crosses any plausible line in a few rows only. The
+//!    highest score wins, then the first line of the grid. The line of the frame before stands in as well and wins
 //!    when it has 7/8 of that score.
 //! 3. **Fit.** Least squares over the rows' mean disparities of the pixels within the band
 //!    around the line, weight as in 2, four times. Sums are exact integers; the division that
@@ -51,8 +51,11 @@ pub struct Params {
     pub max_camera_height_m: f64,
     /// Largest plausible pitch up or down.
     pub max_pitch_rad: f64,
-    /// How far from the line a disparity is still ground.
+    /// How far from the line a disparity is still ground; to it comes
     pub inlier_px: f64,
+    /// this share of the line's disparity: what crossfall, kerbs and a stereo that errs in
+    /// proportion need.
+    pub inlier_ratio: f64,
     /// Ground farther than this (nearer to the horizon) is not looked at.
     pub min_disparity_px: f64,
     /// Share of the rows crossed that must show ground, 0-1.
@@ -91,6 +94,7 @@ impl Default for Params {
             max_camera_height_m: 4.0,
             max_pitch_rad: 0.3,
             inlier_px: 1.0,
+            inlier_ratio: 0.02,
             min_disparity_px: 1.0,
             min_support: 0.3,
             height_gain: 0.2,
@@ -203,6 +207,12 @@ impl Params {
             self.inlier_px,
             (0.25..=16.0).contains(&self.inlier_px),
             "0.25 to 16",
+        )?;
+        check(
+            "inlier_ratio",
+            self.inlier_ratio,
+            (0.0..=0.25).contains(&self.inlier_ratio),
+            "0 to 0.25",
         )?;
         check(
             "min_disparity_px",
