@@ -1,0 +1,447 @@
+//! The inner loops, written for the vectoriser: lanes are disparities, all arrays have their
+//! length in the type. [`super::simd`] compiles them once for every instruction set.
+//!
+//! # How the work is cut
+//! A full volume of costs or sums (39 MB at 640x480x128) would be bound by memory. So the paths
+//! that come from above and from below are first swept alone, keeping their state only at every
+//! [`BLOCK`]th row ([`sweep`]). Then blocks of rows are independent of each other: [`block`] sweeps
+//! the paths from below once more, inside the block, and takes all others in one go with
+//! the sums and the winner.
+use super::MAX_COST;
+use crate::frame::INVALID;
+
+/// Rows of a block.
+pub const BLOCK: usize = 8;
+
+/// Elements of the state of one pixel on one path, `D` lanes between two sentinels.
+pub const fn state_len(d: usize) -> usize {
+    d + 2
+}
+
+/// What the loops read of one frame.
+#[derive(Clone, Copy)]
+pub struct Frame<'a> {
+    pub width: usize,
+    pub height: usize,
+    /// Left image, packed.
+    pub left: &'a [u8],
+    /// Census of the left image: 4 planes of bytes a row, `width` each.
+    pub left_census: &'a [u8],
+    /// Census of the right image: 4 planes of bytes a row, `width + D` each, mirrored, so that
+    /// the byte for `x - d` is at `width - 1 - x + d`: lanes ascend with d.
+    pub right_census: &'a [u8],
+    /// 0 = masked; empty = nothing is.
+    pub mask: &'a [u8],
+    pub p1: u8,
+    pub p2: &'a [u8; 256],
+}
+
+/// How winners become disparities.
+#[derive(Clone, Copy)]
+pub struct Winner {
+    pub uniqueness_percent: u32,
+    pub left_right_max: Option<u16>,
+    pub subpixel: bool,
+}
+
+#[inline(always)]
+fn lanes<T, const D: usize>(slice: &[T], at: usize) -> &[T; D] {
+    match slice[at..].first_chunk() {
+        Some(lanes) => lanes,
+        None => short(),
+    }
+}
+
+#[inline(always)]
+fn lanes_mut<T, const D: usize>(slice: &mut [T], at: usize) -> &mut [T; D] {
+    match slice[at..].first_chunk_mut() {
+        Some(lanes) => lanes,
+        None => short(),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn short() -> ! {
+    unreachable!("a buffer of the plan is too short")
+}
+
+/// Census of one row: 4 planes of bytes, each as long as the row. `rows` are those from y - 3 to
+/// y + 3, each with 4 more pixels on both sides.
+#[inline(always)]
+pub fn census_row(rows: [&[u8]; 7], planes: &mut [u8]) {
+    let w = planes.len() / 4;
+    for (byte, plane) in planes.chunks_exact_mut(w).enumerate() {
+        plane.fill(0);
+        for bit in 8 * byte..(8 * byte + 8).min(31) {
+            let (k, m) = (bit / 9, bit % 9);
+            let first = &rows[k][m..][..w];
+            let second = &rows[6 - k][8 - m..][..w];
+            for ((to, a), b) in plane.iter_mut().zip(first).zip(second) {
+                *to |= u8::from(a >= b) << (bit % 8);
+            }
+        }
+    }
+}
+
+/// Cost of one pixel for every disparity.
+#[inline(always)]
+fn cost<const D: usize>(frame: &Frame<'_>, x: usize, y: usize, cost: &mut [u8; D]) {
+    let w = frame.width;
+    if frame.mask.get(y * w + x) == Some(&0) {
+        *cost = [MAX_COST as u8; D];
+        return;
+    }
+    let left = &frame.left_census[4 * y * w..][..4 * w];
+    let stride = w + D;
+    let right = &frame.right_census[4 * y * stride..][..4 * stride];
+    let at = w - 1 - x;
+    let l = [left[x], left[w + x], left[2 * w + x], left[3 * w + x]];
+    let r0: &[u8; D] = lanes(right, at);
+    let r1: &[u8; D] = lanes(right, stride + at);
+    let r2: &[u8; D] = lanes(right, 2 * stride + at);
+    let r3: &[u8; D] = lanes(right, 3 * stride + at);
+    for d in 0..D {
+        let n = (l[0] ^ r0[d]).count_ones() as u8;
+        let n = n.wrapping_add((l[1] ^ r1[d]).count_ones() as u8);
+        let n = n.wrapping_add((l[2] ^ r2[d]).count_ones() as u8);
+        cost[d] = n.wrapping_add((l[3] ^ r3[d]).count_ones() as u8);
+    }
+    if x + 1 < D {
+        cost[x + 1..].fill(MAX_COST as u8);
+    }
+}
+
+/// One step of a path: `m` = M of the pixel; the state becomes that of the pixel.
+#[inline(always)]
+fn step<const D: usize>(state: &mut [u8], cost: &[u8; D], p1: u8, p2: u8, m: &mut [u8; D]) {
+    let below: &[u8; D] = lanes(state, 0);
+    let same: &[u8; D] = lanes(state, 1);
+    let above: &[u8; D] = lanes(state, 2);
+    for d in 0..D {
+        let beside = below[d].min(above[d]).saturating_add(p1);
+        m[d] = beside.min(same[d]).min(p2);
+    }
+    let mut path = [0; D];
+    for d in 0..D {
+        path[d] = m[d].wrapping_add(cost[d]);
+    }
+    let mut least = u8::MAX;
+    for d in 0..D {
+        least = least.min(path[d]);
+    }
+    let state: &mut [u8; D] = lanes_mut(state, 1);
+    for d in 0..D {
+        state[d] = path[d].wrapping_sub(least);
+    }
+}
+
+/// The state before the first pixel of a path.
+#[inline(always)]
+fn start<const D: usize>(state: &mut [u8]) {
+    lanes_mut::<u8, D>(state, 1).fill(0);
+}
+
+/// P2 for the step from the pixel at `from` to that at `to` (packed indices).
+#[inline(always)]
+fn p2(frame: &Frame<'_>, from: usize, to: usize) -> u8 {
+    frame.p2[usize::from(frame.left[to].abs_diff(frame.left[from]))]
+}
+
+/// `N` steps from one row to the next at one pixel: straight, and with `N` = 3 from both sides.
+///
+/// The state of a path lies at the slot that its first pixel had (modulo the width), so
+/// that every path stays where it is, and those that leave at a side free the slot of one that
+/// enters at the other.
+#[inline(always)]
+fn step_rows<const D: usize, const N: usize>(
+    frame: &Frame<'_>,
+    (x0, columns): (usize, usize),
+    (x, y): (usize, usize),
+    up: bool,
+    states: &mut [u8],
+    cost: &[u8; D],
+    m: &mut [[u8; D]; N],
+) {
+    let w = frame.width;
+    let len = state_len(D);
+    let to = y * w + x;
+    // Rows since the first; which rows those are does not matter as long as they count on.
+    let (first, rows) = if up {
+        (y + 1 == frame.height, frame.height - 1 - y)
+    } else {
+        (y == 0, y)
+    };
+    let before = |dx: isize| {
+        let row = if up { to + w } else { to - w };
+        row.wrapping_add_signed(-dx)
+    };
+    let straight = &mut states[(x - x0) * len..][..len];
+    let jump = if first { 0 } else { p2(frame, before(0), to) };
+    step(straight, cost, frame.p1, jump, &mut m[0]);
+    if N == 3 {
+        let turn = rows % w;
+        for (i, dx) in [(1, 1isize), (2, -1)] {
+            let (slot, enters) = if dx > 0 {
+                ((x + w - turn) % w, x == 0)
+            } else {
+                ((x + turn) % w, x + 1 == w)
+            };
+            let state = &mut states[(i * columns + slot) * len..][..len];
+            let jump = if first || enters {
+                start::<D>(state);
+                0
+            } else {
+                p2(frame, before(dx), to)
+            };
+            step(state, cost, frame.p1, jump, &mut m[i]);
+        }
+    }
+}
+
+/// Sweeps the paths that run down (or `up`) through `columns` columns from `x0`, and keeps the
+/// state with which each block is entered: block `b` at `b * states.len()` of `checkpoints`.
+#[inline(always)]
+pub fn sweep<const D: usize, const N: usize>(
+    frame: &Frame<'_>,
+    (x0, columns): (usize, usize),
+    up: bool,
+    states: &mut [u8],
+    checkpoints: &mut [u8],
+) {
+    let mut costs = [0; D];
+    let mut m = [[0; D]; N];
+    let height = frame.height;
+    for state in states.chunks_exact_mut(state_len(D)) {
+        start::<D>(state);
+    }
+    for i in 0..height {
+        let y = if up { height - 1 - i } else { i };
+        let enters = if up {
+            y % BLOCK == BLOCK - 1 || y + 1 == height
+        } else {
+            y % BLOCK == 0
+        };
+        if enters {
+            let at = y / BLOCK * states.len();
+            checkpoints[at..][..states.len()].copy_from_slice(states);
+            let last = if up { y < BLOCK } else { y + BLOCK >= height };
+            if last {
+                return;
+            }
+        }
+        for x in x0..x0 + columns {
+            cost(frame, x, y, &mut costs);
+            step_rows::<D, N>(frame, (x0, columns), (x, y), up, states, &costs, &mut m);
+        }
+    }
+}
+
+/// Buffers of [`block`].
+pub struct Scratch {
+    /// Costs of the block.
+    pub costs: Vec<u8>,
+    /// M of the paths from below.
+    pub up: Vec<u8>,
+    /// M of the path from the right, one row.
+    pub back: Vec<u8>,
+    /// States of the paths from above, and from below.
+    pub down_states: Vec<u8>,
+    /// States of the paths from below.
+    pub up_states: Vec<u8>,
+    /// Smallest sum for each right pixel, mirrored as the census, and its disparity.
+    pub right_sum: Vec<u16>,
+    /// The disparity of that sum.
+    pub right: Vec<u16>,
+    /// Integer winners of the row.
+    pub winner: Vec<u16>,
+}
+
+impl Scratch {
+    pub fn new(width: usize, d: usize, n: usize) -> Self {
+        let states = vec![u8::MAX; n * width * state_len(d)];
+        Self {
+            costs: vec![0; BLOCK * width * d],
+            up: vec![0; n * BLOCK * width * d],
+            back: vec![0; width * d],
+            down_states: states.clone(),
+            up_states: states,
+            right_sum: vec![0; width + d],
+            right: vec![0; width + d],
+            winner: vec![0; width],
+        }
+    }
+
+    pub fn bytes(&self) -> usize {
+        let bytes = [&self.costs, &self.up, &self.back, &self.down_states];
+        bytes.iter().map(|b| b.len()).sum::<usize>()
+            + self.up_states.len()
+            + 2 * (self.right_sum.len() + self.right.len() + self.winner.len())
+    }
+}
+
+/// Rows `y0..y1`, a block whose entering states are in `scratch`, to disparities before the
+/// filters, in `out`: rows of `width + 2`, of which the first and last element stay as they are.
+#[inline(always)]
+pub fn block<const D: usize, const N: usize>(
+    frame: &Frame<'_>,
+    (y0, y1): (usize, usize),
+    winner: Winner,
+    scratch: &mut Scratch,
+    out: &mut [u16],
+) {
+    let w = frame.width;
+    let plane = BLOCK * w * D;
+    let mut m = [[0; D]; N];
+    for y in (y0..y1).rev() {
+        for x in 0..w {
+            let at = ((y - y0) * w + x) * D;
+            let costs: &mut [u8; D] = lanes_mut(&mut scratch.costs, at);
+            cost(frame, x, y, costs);
+            let states = &mut scratch.up_states;
+            step_rows::<D, N>(frame, (0, w), (x, y), true, states, costs, &mut m);
+            for i in 0..N {
+                *lanes_mut(&mut scratch.up, i * plane + at) = m[i];
+            }
+        }
+    }
+    for y in y0..y1 {
+        back::<D>(frame, y, (y - y0) * w * D, scratch);
+        let out = &mut out[(y - y0) * (w + 2) + 1..][..w];
+        row::<D, N>(frame, y, (y - y0) * w * D, winner, scratch, out);
+        if let Some(max) = winner.left_right_max {
+            for (x, (out, &d)) in out.iter_mut().zip(&scratch.winner).enumerate() {
+                if *out != INVALID && scratch.right[w - 1 - x + usize::from(d)].abs_diff(d) > max {
+                    *out = INVALID;
+                }
+            }
+        }
+    }
+}
+
+/// The path against x through one row.
+#[inline(always)]
+fn back<const D: usize>(frame: &Frame<'_>, y: usize, at: usize, scratch: &mut Scratch) {
+    let w = frame.width;
+    // One sentinel on each side of the D lanes; a const expression D + 2 is not to be had.
+    let mut state = [u8::MAX; 2 + 256];
+    start::<D>(&mut state);
+    for x in (0..w).rev() {
+        let to = y * w + x;
+        let jump = if x + 1 == w { 0 } else { p2(frame, to + 1, to) };
+        let costs = lanes(&scratch.costs, at + x * D);
+        let m = lanes_mut(&mut scratch.back, x * D);
+        step::<D>(&mut state, costs, frame.p1, jump, m);
+    }
+}
+
+/// The path along x and those from above through one row, the sums, and the winners.
+#[inline(always)]
+fn row<const D: usize, const N: usize>(
+    frame: &Frame<'_>,
+    y: usize,
+    at: usize,
+    winner: Winner,
+    scratch: &mut Scratch,
+    out: &mut [u16],
+) {
+    let w = frame.width;
+    let plane = BLOCK * w * D;
+    let mut state = [u8::MAX; 2 + 256];
+    start::<D>(&mut state);
+    let mut along = [0; D];
+    let mut down = [[0; D]; N];
+    let mut sums = [0u16; D];
+    scratch.right_sum.fill(u16::MAX);
+    for x in 0..w {
+        let to = y * w + x;
+        let costs: &[u8; D] = lanes(&scratch.costs, at + x * D);
+        let jump = if x == 0 { 0 } else { p2(frame, to - 1, to) };
+        step(&mut state, costs, frame.p1, jump, &mut along);
+        let states = &mut scratch.down_states;
+        step_rows::<D, N>(frame, (0, w), (x, y), false, states, costs, &mut down);
+        let back: &[u8; D] = lanes(&scratch.back, x * D);
+        let paths = 2 + 2 * N as u16;
+        for d in 0..D {
+            let row = u16::from(along[d]).wrapping_add(u16::from(back[d]));
+            sums[d] = row.wrapping_add(u16::from(costs[d]).wrapping_mul(paths));
+        }
+        for i in 0..N {
+            let up: &[u8; D] = lanes(&scratch.up, i * plane + at + x * D);
+            for d in 0..D {
+                let column = u16::from(up[d]).wrapping_add(u16::from(down[i][d]));
+                sums[d] = sums[d].wrapping_add(column);
+            }
+        }
+        if frame.mask.get(to) == Some(&0) {
+            out[x] = INVALID;
+            continue;
+        }
+        if winner.left_right_max.is_some() {
+            let least: &mut [u16; D] = lanes_mut(&mut scratch.right_sum, w - 1 - x);
+            let right: &mut [u16; D] = lanes_mut(&mut scratch.right, w - 1 - x);
+            for d in 0..D {
+                let smaller = sums[d] < least[d];
+                right[d] = if smaller { d as u16 } else { right[d] };
+                least[d] = least[d].min(sums[d]);
+            }
+        }
+        let best = first_least(&sums);
+        scratch.winner[x] = best as u16;
+        out[x] = if best > x || !unique(&sums, best, winner.uniqueness_percent) {
+            INVALID
+        } else if winner.subpixel {
+            refined(&sums, best)
+        } else {
+            best as u16 * 256
+        };
+    }
+}
+
+#[inline(always)]
+fn first_least<const D: usize>(sums: &[u16; D]) -> usize {
+    let mut least = u16::MAX;
+    for d in 0..D {
+        least = least.min(sums[d]);
+    }
+    let mut first = u16::MAX;
+    for d in 0..D {
+        let place = if sums[d] == least { d as u16 } else { u16::MAX };
+        first = first.min(place);
+    }
+    usize::from(first)
+}
+
+#[inline(always)]
+fn unique<const D: usize>(sums: &[u16; D], best: usize, percent: u32) -> bool {
+    if percent == 0 {
+        return true;
+    }
+    // s * (100 - u) < least * 100, as s < bound.
+    let bound = (u32::from(sums[best]) * 100).div_ceil(100 - percent);
+    let bound = bound.min(u16::MAX.into()) as u16;
+    let mut rivals = 0u16;
+    for d in 0..D {
+        rivals += u16::from(sums[d] < bound);
+    }
+    for near in &sums[best.saturating_sub(1)..(best + 2).min(D)] {
+        rivals -= u16::from(*near < bound);
+    }
+    rivals == 0
+}
+
+/// Disparity in 1/256 px from the parabola through the winner and its neighbours.
+#[inline(always)]
+fn refined<const D: usize>(sums: &[u16; D], best: usize) -> u16 {
+    let mut sixteenths = best as i32 * 16;
+    if 0 < best && best + 1 < D {
+        let before = i32::from(sums[best - 1]) - i32::from(sums[best]);
+        let after = i32::from(sums[best + 1]) - i32::from(sums[best]);
+        let q = before + after;
+        if q > 0 {
+            let size = (16 * (before - after).abs() + q) / (2 * q);
+            sixteenths += if before > after { size } else { -size };
+        }
+    }
+    (sixteenths * 16) as u16
+}

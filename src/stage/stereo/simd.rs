@@ -1,0 +1,71 @@
+//! The inner loops of [`super::kernel`] and [`super::filter`], compiled for the baseline of the
+//! target and, on x86-64, again for AVX2, chosen at run time. The baseline of aarch64 has NEON.
+//! The code is one and the same, in whole numbers, so the results are too.
+#![allow(unsafe_code)]
+
+use super::{filter, kernel};
+
+/// Which instructions the loops may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isa {
+    /// What every processor of the target has.
+    Baseline,
+    /// AVX2; only [`Isa::detect`] makes it.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+}
+
+impl Isa {
+    /// The best that this processor has.
+    pub fn detect() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt") {
+            return Self::Avx2;
+        }
+        Self::Baseline
+    }
+}
+
+/// Each function twice: as it is, and for AVX2, behind one that chooses.
+macro_rules! dispatched {
+    ($($(#[$doc:meta])* fn $name:ident $(<$(const $n:ident),+>)? = $room:ident :: $inner:ident
+        ($($arg:ident: $type:ty),* $(,)?);)*) => {$(
+        $(#[$doc])*
+        pub fn $name $(<$(const $n: usize),+>)? (isa: Isa, $($arg: $type),*) {
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,popcnt")]
+            fn avx2 $(<$(const $n: usize),+>)? ($($arg: $type),*) {
+                $room::$inner $(::<$($n),+>)? ($($arg),*);
+            }
+            match isa {
+                Isa::Baseline => $room::$inner $(::<$($n),+>)? ($($arg),*),
+                // SAFETY: there is no `Avx2` but where `detect` found these features.
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx2 => unsafe { avx2 $(::<$($n),+>)? ($($arg),*) },
+            }
+        }
+    )*};
+}
+
+dispatched! {
+    /// See [`kernel::sweep`].
+    fn sweep<const D, const N> = kernel::sweep(
+        frame: &kernel::Frame<'_>,
+        columns: (usize, usize),
+        up: bool,
+        states: &mut [u8],
+        checkpoints: &mut [u8],
+    );
+    /// See [`kernel::block`].
+    fn block<const D, const N> = kernel::block(
+        frame: &kernel::Frame<'_>,
+        rows: (usize, usize),
+        winner: kernel::Winner,
+        scratch: &mut kernel::Scratch,
+        out: &mut [u16],
+    );
+    /// See [`kernel::census_row`].
+    fn census_row = kernel::census_row(rows: [&[u8]; 7], planes: &mut [u8]);
+    /// See [`filter::median_row`].
+    fn median_row = filter::median_row(rows: [&[u16]; 3], out: &mut [u16]);
+}
