@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{
     frame::Camera,
     frame_loop::LoopConfig,
-    source::{InputConfig, SourceConfig},
+    source::{InputConfig, MaskSource, SourceConfig},
     stage::{road, stereo, stixel},
 };
 
@@ -142,7 +142,7 @@ impl Config {
 
     /// Paths in the file are relative to it.
     fn resolve(&mut self, folder: &Path) {
-        if let Some(mask) = &mut self.input.mask_png
+        if let Some(MaskSource::Picture(mask)) = &mut self.input.mask
             && mask.is_relative()
         {
             *mask = folder.join(&*mask);

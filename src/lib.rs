@@ -11,6 +11,7 @@
 //! | [`source`] | where frames come from: folders of recorded drives, the synthetic street |
 //! | [`stage`] | what is computed, one folder a stage; a stage knows no source, sink, clock or other stage |
 //! | [`frame_loop`] | clock, slots, budgets, admission, deadlines; the one place that knows the order of the stages |
+//! | [`replay`] | a recorded drive through all of these |
 //! | [`sink`] | where results go: tables, pictures, summary, digest, report |
 //! | [`evaluate`] | results against truth |
 //! | [`config`] | `roadloop.toml`, typed and validated |
@@ -33,6 +34,7 @@ pub mod config;
 pub mod evaluate;
 pub mod frame;
 pub mod frame_loop;
+pub mod replay;
 pub mod sink;
 pub mod source;
 pub mod stage;

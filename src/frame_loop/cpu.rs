@@ -3,7 +3,7 @@ use crate::{
     calib::Rectification,
     config::Config,
     frame::{Camera, FrameResult, FrameSet, Gap, Mask, RoadOrigin, Size},
-    stage::{Stage as _, rectify, road, stereo, stixel},
+    stage::{Stage as _, rectify::{self, Rectified}, road, stereo, stixel},
 };
 
 use super::{Backend, Laps, Slot, StageId, Unit};
@@ -76,7 +76,7 @@ impl CpuBackend {
         let size = shape.size;
         let camera = rectification.camera;
         let rectify = rectify::cpu::Plan::new(rectification, size, shape.mask.as_ref())?;
-        let range = config.stereo.disparities();
+        let range = usize::from(config.stereo.disparities);
         let stereo = (!shape.stored_disparity)
             .then(|| stereo::cpu::Plan::new(&config.stereo, size, rectify.mask()))
             .transpose()?;
@@ -104,7 +104,7 @@ impl CpuBackend {
         let stixels = self.stixel.output();
         Slot {
             set: Box::new(set),
-            rectified: self.rectify.output(self.stereo.is_some(), self.shape.colour),
+            rectified: Rectified::new(self.shape.size, self.stereo.is_some(), self.shape.colour),
             result: FrameResult {
                 stixels,
                 ..FrameResult::new(self.shape.size, 0, 1, 0)

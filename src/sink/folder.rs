@@ -21,10 +21,6 @@ pub struct FolderOptions {
     pub force: bool,
     /// When pictures come too fast.
     pub full: Full,
-    /// The camera of the rectified left image.
-    pub camera: Camera,
-    /// Whether views come with colour.
-    pub colour: bool,
     /// For the summary.
     pub provenance: Provenance,
 }
@@ -40,12 +36,14 @@ pub struct FolderOptions {
 /// writes `summary.json`; without it (an abort) there is none.
 pub struct ReplayFolder {
     out: PathBuf,
-    provenance: Provenance,
+    options: FolderOptions,
     digest: Digest,
     statistics: Statistics,
     stixels: StixelTable,
     timing: TimingTable,
     pictures: Option<PictureWriter>,
+    /// Of the picture writers before this one.
+    earlier: Pictures,
 }
 
 /// The file that says how a replay went.
@@ -57,33 +55,21 @@ pub const TIMING: &str = "timing.csv";
 
 impl ReplayFolder {
     /// Makes the folder, which must be new or empty, unless `force` is given: then the results
-    /// of an earlier replay in it are removed, and nothing else. Results will have the shape of
-    /// `shape`.
+    /// of an earlier replay in it are removed, and nothing else.
     ///
     /// # Errors
     /// When the folder holds something, is none, or can't be written.
-    pub fn create(
-        out: &Path,
-        options: FolderOptions,
-        shape: &FrameResult,
-    ) -> Result<Self, SinkError> {
+    pub fn create(out: &Path, options: FolderOptions) -> Result<Self, SinkError> {
         prepare(out, options.force)?;
-        let camera = options.camera;
         Ok(Self {
             out: out.to_owned(),
             digest: Digest::new(),
             statistics: Statistics::new(),
-            stixels: StixelTable::create(&out.join(STIXELS), camera)?,
+            stixels: StixelTable::create(&out.join(STIXELS))?,
             timing: TimingTable::create(&out.join(TIMING))?,
-            pictures: (!options.save.is_empty())
-                .then(|| {
-                    let FolderOptions {
-                        save, full, colour, ..
-                    } = options;
-                    PictureWriter::start(out, save, full, camera, shape, colour)
-                })
-                .transpose()?,
-            provenance: options.provenance,
+            pictures: None,
+            earlier: Pictures::default(),
+            options,
         })
     }
 
@@ -97,19 +83,43 @@ impl ReplayFolder {
     /// # Errors
     /// When the summary or a picture can't be written.
     pub fn finish(mut self) -> Result<Summary, SinkError> {
-        let (pictures, result) = match self.pictures.take() {
-            Some(writer) => writer.finish(),
-            None => (Pictures::default(), Ok(())),
-        };
-        let mut summary = self.statistics.summary(&self.provenance);
-        summary.pictures = pictures;
+        let result = self.finish_pictures();
+        let mut summary = self.statistics.summary(&self.options.provenance);
+        summary.pictures = self.earlier;
         summary.set_digests(&self.digest.digests());
         summary.write(&self.out.join(SUMMARY))?;
         result.map(|()| summary)
     }
+
+    fn finish_pictures(&mut self) -> Result<(), SinkError> {
+        let Some(writer) = self.pictures.take() else {
+            return Ok(());
+        };
+        let (pictures, result) = writer.finish();
+        self.earlier.written += pictures.written;
+        self.earlier.dropped += pictures.dropped;
+        result
+    }
 }
 
 impl Sink for ReplayFolder {
+    fn begin(
+        &mut self,
+        camera: &Camera,
+        shape: &FrameResult,
+        colour: bool,
+    ) -> Result<(), SinkError> {
+        self.stixels.set_camera(*camera);
+        self.finish_pictures()?;
+        let FolderOptions { save, full, .. } = self.options;
+        if !save.is_empty() {
+            let writer =
+                PictureWriter::start(&self.out, save, full, *camera, shape, colour)?;
+            self.pictures = Some(writer);
+        }
+        Ok(())
+    }
+
     fn frame(&mut self, view: View<'_>, result: &FrameResult) -> Result<(), SinkError> {
         self.statistics.frame(&result.timing, result.gaps);
         self.digest.frame(result)?;

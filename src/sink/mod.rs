@@ -26,7 +26,7 @@ pub use folder::{FolderOptions, ReplayFolder};
 pub use pictures::{Full, PictureWriter};
 pub use save::{Save, SaveError, SaveSet};
 
-use crate::frame::{FrameId, FrameResult, Gap, Image, Rgb};
+use crate::frame::{Camera, FrameId, FrameResult, Gap, Image, Rgb};
 
 /// The image that a result belongs to, for sinks that show it: rectified, of the size of the
 /// result's disparity.
@@ -40,6 +40,20 @@ pub struct View<'a> {
 
 /// Where the loop hands its results, in frame order.
 pub trait Sink {
+    /// Told before the first frame, and again where the camera or the size changes: the
+    /// rectified camera, a result of the shape to come, whether views will have colour.
+    ///
+    /// # Errors
+    /// When what is needed for the frames to come can't be made.
+    fn begin(
+        &mut self,
+        _camera: &Camera,
+        _shape: &FrameResult,
+        _colour: bool,
+    ) -> Result<(), SinkError> {
+        Ok(())
+    }
+
     /// Takes the result of a frame.
     ///
     /// # Errors

@@ -80,7 +80,7 @@ pub fn height_m(camera: &Camera, depth_m: f64, stixel: &Stixel) -> f64 {
 /// The depth of ground is that of its mean disparity: it lies between those of base and top.
 pub struct StixelTable<W: Write = File> {
     table: Table<W>,
-    camera: Camera,
+    camera: Option<Camera>,
 }
 
 impl StixelTable {
@@ -88,8 +88,8 @@ impl StixelTable {
     ///
     /// # Errors
     /// When it can't be created or written.
-    pub fn create(path: &Path, camera: Camera) -> Result<Self, SinkError> {
-        Self::new(path, create(path)?, camera)
+    pub fn create(path: &Path) -> Result<Self, SinkError> {
+        Self::new(path, create(path)?)
     }
 }
 
@@ -102,11 +102,16 @@ impl<W: Write> StixelTable<W> {
     ///
     /// # Errors
     /// When the header can't be written.
-    pub fn new(path: &Path, writer: W, camera: Camera) -> Result<Self, SinkError> {
+    pub fn new(path: &Path, writer: W) -> Result<Self, SinkError> {
         Ok(Self {
             table: Table::new(path, writer, Self::HEADER)?,
-            camera,
+            camera: None,
         })
+    }
+
+    /// Sets the camera that makes metres of the frames to come; without one there are none.
+    pub fn set_camera(&mut self, camera: Camera) {
+        self.camera = Some(camera);
     }
 
     /// Adds a frame.
@@ -126,10 +131,10 @@ impl<W: Write> StixelTable<W> {
                         let px = f64::from(s.disparity) / f64::from(DISPARITY_ONE);
                         write!(w, "{px:.4}")?;
                     }
-                    match depth_m(camera, s.disparity) {
-                        Some(depth) if s.class != Class::Sky => {
+                    match camera.and_then(|c| Some((c, depth_m(&c, s.disparity)?))) {
+                        Some((camera, depth)) if s.class != Class::Sky => {
                             let height = match s.class {
-                                Class::Object => height_m(camera, depth, s),
+                                Class::Object => height_m(&camera, depth, s),
                                 Class::Ground | Class::Sky => 0.0,
                             };
                             write!(w, ",{depth:.2},{height:.2}")?;
