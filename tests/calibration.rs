@@ -253,7 +253,7 @@ fn opencv_matrices() {
 
     refused(
         &opencv("500, 0, 320, 0", D, R, T),
-        &["M1 (line 6)", "4 numbers", "3 x 3"],
+        &["M1 (line 5)", "4 numbers", "3 x 3"],
     );
     refused(
         &opencv(&M.replace("500", "0"), D, R, T),
