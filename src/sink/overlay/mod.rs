@@ -72,7 +72,12 @@ impl Overlay {
     fn copy(&mut self, view: View<'_>) {
         match view.left_rgb {
             Some(rgb) => {
-                for (to, from) in self.picture.rows_mut().take(self.size.height).zip(rgb.rows()) {
+                for (to, from) in self
+                    .picture
+                    .rows_mut()
+                    .take(self.size.height)
+                    .zip(rgb.rows())
+                {
                     for (to, from) in to.iter_mut().zip(from) {
                         *to = *from;
                     }
@@ -91,9 +96,7 @@ impl Overlay {
         let tint = match stixel.class {
             Class::Ground => Some(GROUND),
             Class::Sky => Some(SKY),
-            Class::Object if measured => {
-                Some((self.ramp.colour(stixel.disparity), OBJECT_SHARE))
-            }
+            Class::Object if measured => Some((self.ramp.colour(stixel.disparity), OBJECT_SHARE)),
             Class::Object => None,
         };
         for y in top..below {
@@ -232,6 +235,163 @@ fn copy_grey(picture: &mut Rgb, height: usize, grey: &Image<u8>) {
     for (to, from) in picture.rows_mut().take(height).zip(grey.rows()) {
         for (to, &from) in to.iter_mut().zip(from) {
             *to = [from; 3];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Gap;
+
+    const CAMERA: Camera = Camera {
+        focal_px: 707.0912,
+        cx: 601.8873,
+        cy: 183.1104,
+        baseline_m: 0.5372,
+    };
+
+    /// Sky, an object at 24 px, one without measurement, ground; in every column.
+    fn street(size: Size, stixel_width: usize) -> FrameResult {
+        let columns = size.width / stixel_width;
+        let mut result = FrameResult::new(size, columns, stixel_width, 4);
+        let quarter = size.height.div_ceil(4).max(1);
+        let (counts, lists) = result.stixels.columns_mut();
+        for (count, list) in counts.iter_mut().zip(lists) {
+            let classes = [
+                (Class::Sky, 0),
+                (Class::Object, 24 * 256),
+                (Class::Object, INVALID),
+                (Class::Ground, 40 * 256),
+            ];
+            for (i, (class, disparity)) in classes.into_iter().enumerate() {
+                list[i] = Stixel {
+                    class,
+                    top: (i * quarter) as u16,
+                    base: ((i + 1) * quarter - 1) as u16,
+                    disparity,
+                    confidence: 99,
+                };
+            }
+            *count = 4;
+        }
+        result.road = Road {
+            slope: 0.325,
+            offset: -0.325 * size.height as f32 / 2.0,
+            horizon_row: size.height as f32 / 2.0,
+            camera_height_m: 1.65,
+            ..result.road
+        };
+        result.gaps.insert(Gap::RoadHeld);
+        result
+    }
+
+    fn drawn(size: Size, stixel_width: usize, grey: u8) -> Rgb {
+        let left = Image::filled(size.width, size.height, grey);
+        let view = View {
+            left: &left,
+            left_rgb: None,
+        };
+        let mut overlay = Overlay::new(size, CAMERA);
+        overlay.draw(view, &street(size, stixel_width)).clone()
+    }
+
+    #[test]
+    fn a_pixel_of_each_class() {
+        let size = Size::new(203, 80);
+        let picture = drawn(size, 5, 100);
+        assert_eq!(picture.size(), Size::new(203, 80 + FOOTER));
+        let grey = [100; 3];
+        // Clear of the marks at the left edge and of the rims at x % 5 == 0.
+        assert_eq!(picture.get(102, 10), mixed(grey, SKY.0, SKY.1));
+        let colour = Ramp::new(CAMERA).colour(24 * 256);
+        let object = mixed(grey, colour, OBJECT_SHARE);
+        assert_eq!(picture.get(102, 30), object);
+        assert_eq!(picture.get(100, 30), mixed(object, DARK, RIM_SHARE));
+        assert_eq!(picture.get(102, 39), mixed(object, DARK, RIM_SHARE));
+        assert_eq!(picture.get(102, 50), grey, "no measurement, no colour");
+        assert_eq!(picture.get(102, 75), mixed(grey, GROUND.0, GROUND.1));
+        assert_eq!(picture.get(202, 10), grey, "beyond the last whole column");
+    }
+
+    #[test]
+    fn nearer_is_redder() {
+        let ramp = Ramp::new(CAMERA);
+        let red_over_green = |px: u16| {
+            let [r, g, _] = ramp.colour(px * 256);
+            i32::from(r) - i32::from(g)
+        };
+        let order = [96, 48, 24, 12, 6].map(red_over_green);
+        assert!(order.is_sorted_by(|a, b| a > b), "{order:?}");
+    }
+
+    #[test]
+    fn the_legend_shows_the_ramp() {
+        let picture = drawn(Size::new(1226, 370), 5, 0);
+        let y = 370 + 8;
+        assert_eq!(picture.get(1226 - 12 - 320, y), Ramp::at(0.5 / 320.0));
+        assert_eq!(picture.get(1226 - 12 - 1, y), Ramp::at(319.5 / 320.0));
+        let inked = |x: std::ops::Range<usize>| {
+            (370..370 + FOOTER).any(|y| picture.row(y)[x.clone()].contains(&INK))
+        };
+        assert!(inked(8..100), "the frame's number");
+        assert!(inked(1226 - 12 - 320..1214), "the legend's metres");
+        assert!(
+            (370..410).any(|y| picture.row(y).contains(&WARNING)),
+            "the gap"
+        );
+    }
+
+    #[test]
+    fn colour_under_the_tint() {
+        let size = Size::new(20, 8);
+        let (left, rgb) = (
+            Image::filled(20, 8, 9),
+            Image::filled(20, 8, [200, 100, 50]),
+        );
+        let view = View {
+            left: &left,
+            left_rgb: Some(&rgb),
+        };
+        let mut overlay = Overlay::new(size, CAMERA);
+        let picture = overlay.draw(view, &street(size, 5));
+        assert_eq!(picture.get(17, 0), mixed([200, 100, 50], SKY.0, SKY.1));
+    }
+
+    #[test]
+    fn any_shape() {
+        for (w, h) in [
+            (0, 0),
+            (1, 1),
+            (33, 7),
+            (7, 33),
+            (121, 3),
+            (160, 120),
+            (1025, 31),
+        ] {
+            for width in [1, 2, 5, 40] {
+                let picture = drawn(Size::new(w, h), width, 50);
+                assert_eq!(picture.size(), Size::new(w, h + FOOTER));
+            }
+        }
+    }
+
+    #[test]
+    fn a_road_that_makes_no_sense() {
+        let size = Size::new(200, 50);
+        let left = Image::new(200, 50);
+        let view = View {
+            left: &left,
+            left_rgb: None,
+        };
+        let mut overlay = Overlay::new(size, CAMERA);
+        for slope in [0.0, -1.0, f32::NAN, f32::INFINITY, f32::MIN_POSITIVE] {
+            for offset in [0.0, f32::NAN, f32::NEG_INFINITY, 1e30] {
+                let mut result = street(size, 5);
+                result.road.slope = slope;
+                result.road.offset = offset;
+                overlay.draw(view, &result);
+            }
         }
     }
 }

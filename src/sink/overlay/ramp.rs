@@ -49,7 +49,7 @@ impl Ramp {
         let share = ((place - i as f64) * 256.0) as i32;
         std::array::from_fn(|c| {
             let (a, b) = (i32::from(STOPS[i][c]), i32::from(STOPS[i + 1][c]));
-            (a + ((b - a) * share + 128) / 256).clamp(0, 255) as u8
+            ((a * (256 - share) + b * share + 128) / 256) as u8
         })
     }
 
@@ -78,11 +78,7 @@ impl Ramp {
 pub fn paint_disparity(ramp: &Ramp, disparity: &Disparity, picture: &mut Rgb) {
     for (to, from) in picture.rows_mut().zip(disparity.rows()) {
         for (to, &d) in to.iter_mut().zip(from) {
-            *to = if d == INVALID {
-                [0; 3]
-            } else {
-                ramp.colour(d)
-            };
+            *to = if d == INVALID { [0; 3] } else { ramp.colour(d) };
         }
     }
 }
@@ -117,13 +113,19 @@ mod tests {
 
     #[test]
     fn marks_of_a_street_and_of_a_room() {
-        assert_eq!(Ramp::new(KITTI).marks().collect::<Vec<_>>(), [5.0, 10.0, 20.0, 50.0]);
+        assert_eq!(
+            Ramp::new(KITTI).marks().collect::<Vec<_>>(),
+            [5.0, 10.0, 20.0, 50.0]
+        );
         let euroc = Camera {
             focal_px: 435.0,
             baseline_m: 0.11,
             ..KITTI
         };
-        assert_eq!(Ramp::new(euroc).marks().collect::<Vec<_>>(), [0.5, 1.0, 2.0, 5.0]);
+        assert_eq!(
+            Ramp::new(euroc).marks().collect::<Vec<_>>(),
+            [0.5, 1.0, 2.0, 5.0]
+        );
     }
 
     #[test]

@@ -136,9 +136,21 @@ pub fn timeline(frames: &[Frame], stages: &[String], p99_ms: f64) -> String {
             continue;
         }
         let title = |what: &str, us: f64| {
-            format!("frame {} ({}), {what}: {:.3} ms", frame.number, frame.outcome, ms(us))
+            format!(
+                "frame {} ({}), {what}: {:.3} ms",
+                frame.number,
+                frame.outcome,
+                ms(us)
+            )
         };
-        plot.bar("rest", x, width, 0.0, ms(frame.duration_us), &title("in all", frame.duration_us));
+        plot.bar(
+            "rest",
+            x,
+            width,
+            0.0,
+            ms(frame.duration_us),
+            &title("in all", frame.duration_us),
+        );
         let mut from = 0.0;
         for &(stage, us) in &frame.stages {
             let class = format!("c{}", stage % COLOURS);
@@ -161,7 +173,7 @@ pub fn timeline(frames: &[Frame], stages: &[String], p99_ms: f64) -> String {
 
 /// How many frames took how long.
 pub fn histogram(frames: &[Frame]) -> String {
-    const BINS: usize = 40;
+    const BINS: usize = 24;
     let times = frames.iter().filter(|f| f.has_result());
     let times: Vec<f64> = times.map(|f| f.duration_us / 1000.0).collect();
     let least = times.iter().copied().fold(f64::INFINITY, f64::min);
@@ -186,7 +198,7 @@ pub fn histogram(frames: &[Frame]) -> String {
             let title = format!("{n} frames: {:.2} to {:.2} ms", edge(i), edge(i + 1));
             plot.bar("c0", x, pitch * 0.9, 0.0, n as f64, &title);
         }
-        if i % 8 == 0 {
+        if i % 4 == 0 {
             plot.below(x + 8.0, &format!("{:.2} ms", edge(i)));
         }
     }

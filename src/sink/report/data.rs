@@ -89,7 +89,10 @@ fn read_timing(path: &Path, stages: &mut Vec<String>) -> Result<Vec<Frame>, Repo
         let found = header.iter().collect::<Vec<_>>().join(",");
         return Err(bad(
             1,
-            format!("found the columns {found:?}, expected {:?}", HEADER.join(",")),
+            format!(
+                "found the columns {found:?}, expected {:?}",
+                HEADER.join(",")
+            ),
         ));
     }
     let mut frames = Vec::new();
@@ -111,7 +114,10 @@ fn read_timing(path: &Path, stages: &mut Vec<String>) -> Result<Vec<Frame>, Repo
             .filter(|us| us.is_finite() && *us >= 0.0)
             .ok_or_else(|| {
                 let found = field(4);
-                bad(line, format!("duration_us is {found:?}, expected microseconds"))
+                bad(
+                    line,
+                    format!("duration_us is {found:?}, expected microseconds"),
+                )
             })?;
         if field(2) == WHOLE {
             frames.push(Frame {

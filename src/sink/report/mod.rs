@@ -135,7 +135,10 @@ fn head(page: &mut String, results: &Results) {
         ("", ms(d.max_us), "a frame, slowest"),
         (warn, gaps.to_string(), "gaps"),
     ] {
-        put!(page, "<div class=\"card{class}\"><b>{value}</b><span>{what}</span></div>");
+        put!(
+            page,
+            "<div class=\"card{class}\"><b>{value}</b><span>{what}</span></div>"
+        );
     }
     put!(
         page,
@@ -173,7 +176,12 @@ fn stages(page: &mut String, results: &Results) {
     }
     page.push_str("<tr class=\"total\"><td>whole frame</td>");
     percentiles(page, &s.frame.duration);
-    put!(page, "<td>{}</td><td></td><td>{}</td><td></td></tr>\n", s.frames, s.frame.late);
+    put!(
+        page,
+        "<td>{}</td><td></td><td>{}</td><td></td></tr>\n",
+        s.frames,
+        s.frame.late
+    );
     page.push_str("<tr><td>jitter, frame to frame</td>");
     percentiles(page, &s.frame.jitter);
     page.push_str("<td></td><td></td><td></td><td></td></tr>\n</table></div>\n");
@@ -189,7 +197,11 @@ fn times(page: &mut String, results: &Results) {
     page.push_str("<div class=\"legend\">");
     for (i, name) in results.stages.iter().enumerate() {
         let colour = i % chart::COLOURS;
-        put!(page, "<span><i class=\"key c{colour}\"></i>{}</span>", escape(name));
+        put!(
+            page,
+            "<span><i class=\"key c{colour}\"></i>{}</span>",
+            escape(name)
+        );
     }
     page.push_str("<span><i class=\"key rest\"></i>between stages</span>");
     page.push_str("<span><i class=\"key gap\"></i>no result</span></div></div>\n");
@@ -230,7 +242,11 @@ fn overlays(page: &mut String, results: &Results, most: usize) -> Result<(), Rep
     page.push_str("<h2>Pictures</h2>\n");
     for i in 0..n {
         // The first, the last, and evenly between them.
-        let path = &all[if n == 1 { all.len() / 2 } else { i * (all.len() - 1) / (n - 1) }];
+        let path = &all[if n == 1 {
+            all.len() / 2
+        } else {
+            i * (all.len() - 1) / (n - 1)
+        }];
         let bytes = fs::read(path).map_err(|source| ReportError::Io {
             path: path.clone(),
             source,
@@ -238,7 +254,11 @@ fn overlays(page: &mut String, results: &Results, most: usize) -> Result<(), Rep
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         page.push_str("<figure><img alt=\"left image with stixels\" src=\"data:image/png;base64,");
         BASE64_STANDARD.encode_string(bytes, page);
-        put!(page, "\"><figcaption>frame {}</figcaption></figure>\n", escape(name));
+        put!(
+            page,
+            "\"><figcaption>frame {}</figcaption></figure>\n",
+            escape(name)
+        );
     }
     Ok(())
 }
