@@ -15,9 +15,7 @@ use crate::{
 };
 
 /// A set of defaults.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Preset {
     /// The repaired model, for use on the road.
@@ -175,7 +173,9 @@ impl Config {
         self.stereo.validate().map_err(|e| wrong("stereo", &e))?;
         self.road.validate().map_err(|e| wrong("road", &e))?;
         self.stixel.validate().map_err(|e| wrong("stixel", &e))?;
-        self.frame_loop.validate().map_err(|e| wrong("frame_loop", &e))
+        self.frame_loop
+            .validate()
+            .map_err(|e| wrong("frame_loop", &e))
     }
 
     /// The effective configuration as a file that would give it.

@@ -44,7 +44,11 @@ impl<'a> Replay<'a> {
         let rectify = |s: &crate::source::Segment| s.rig.rectification(s.size);
         Ok(Self {
             drive,
-            rectifications: drive.segments().iter().map(rectify).collect::<Result<_, _>>()?,
+            rectifications: drive
+                .segments()
+                .iter()
+                .map(rectify)
+                .collect::<Result<_, _>>()?,
         })
     }
 
@@ -96,8 +100,11 @@ impl<'a> Replay<'a> {
             let slot = backend.slot();
             sink.begin(&rectification.camera, &slot.result, segment.colour)?;
             let mut source = Prefetch::start(self.drive, number, FRAME_SETS);
-            FrameLoop::new(&mut backend, clock, slot, &config.frame_loop, pace)
-                .run(&mut source, sink, stop)?;
+            FrameLoop::new(&mut backend, clock, slot, &config.frame_loop, pace).run(
+                &mut source,
+                sink,
+                stop,
+            )?;
         }
         Ok(())
     }

@@ -86,7 +86,11 @@ impl Source for Moving {
         };
         let index = self.next;
         self.next += 1;
-        set.id = FrameId { index, number: index as u64, timestamp: Timestamp(index as u64) };
+        set.id = FrameId {
+            index,
+            number: index as u64,
+            timestamp: Timestamp(index as u64),
+        };
         let fill = |image: &mut Image<u8>, shift: usize| {
             for (y, row) in image.rows_mut().enumerate() {
                 for (x, pixel) in row.iter_mut().enumerate() {
@@ -121,10 +125,23 @@ impl Sink for Counts {
 }
 
 fn per_frame(threads: usize, pace: Pace) -> Vec<u64> {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build()
+        .unwrap();
     pool.install(|| {
-        let camera = Camera { focal_px: 200.0, cx: 160.0, cy: 60.0, baseline_m: 0.5 };
-        let shape = Shape { size: SIZE, colour: false, stored_disparity: false, mask: None };
+        let camera = Camera {
+            focal_px: 200.0,
+            cx: 160.0,
+            cy: 60.0,
+            baseline_m: 0.5,
+        };
+        let shape = Shape {
+            size: SIZE,
+            colour: false,
+            stored_disparity: false,
+            mask: None,
+        };
         let rectification = Rig::rectified(camera).rectification(SIZE).unwrap();
         let config = Config::default();
         let mut backend = CpuBackend::new(&config, &rectification, &shape).unwrap();
@@ -132,9 +149,15 @@ fn per_frame(threads: usize, pace: Pace) -> Vec<u64> {
         let sets = (0..3).map(|_| Box::new(FrameSet::stereo(SIZE))).collect();
         let mut source = Moving { sets, next: 0 };
         let mut counts = Counts(Vec::with_capacity(FRAMES));
-        FrameLoop::new(&mut backend, &MonotonicClock, slot, &config.frame_loop, pace)
-            .run(&mut source, &mut counts, &AtomicBool::new(false))
-            .unwrap();
+        FrameLoop::new(
+            &mut backend,
+            &MonotonicClock,
+            slot,
+            &config.frame_loop,
+            pace,
+        )
+        .run(&mut source, &mut counts, &AtomicBool::new(false))
+        .unwrap();
         counts.0.windows(2).map(|w| w[1] - w[0]).collect()
     })
 }
@@ -151,6 +174,10 @@ fn the_loop_thread_allocates_nothing_once_warm() {
     for threads in [1, 2] {
         let counts = per_frame(threads, Pace::Max);
         assert_eq!(counts.len(), FRAMES - 1);
-        assert_eq!(counts[WARM_UP..], [0; FRAMES - 1 - WARM_UP], "{threads} threads");
+        assert_eq!(
+            counts[WARM_UP..],
+            [0; FRAMES - 1 - WARM_UP],
+            "{threads} threads"
+        );
     }
 }

@@ -86,7 +86,7 @@ fn the_rigs_that_come_along() {
         let path = entry.unwrap().path();
         let rig = calib::read(&path, Pair::First).unwrap();
         assert_eq!(rig.warnings(), [""; 0], "{}", path.display());
-        let shown = roadloop::cli::check::calib(&path, None).unwrap();
+        let shown = roadloop::calib::describe(&path, None).unwrap();
         assert!(shown.contains("field of view"), "{shown}");
     }
 }

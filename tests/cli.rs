@@ -5,7 +5,6 @@ use std::{
     process::{Command, Output},
 };
 
-mod common;
 
 fn roadloop(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_roadloop"))
@@ -55,19 +54,38 @@ fn a_wrong_command_line_is_usage() {
         let args = ["replay", "drive", "--out", out, "--frames", frames];
         refused(&args, 64, &["--frames", frames]);
     }
-    refused(&["replay", "drive", "--out", out, "--save", "holograms"], 64, &["holograms"]);
-    refused(&["replay", "drive", "--out", out, "--threads", "0"], 64, &["--threads"]);
+    refused(
+        &["replay", "drive", "--out", out, "--save", "holograms"],
+        64,
+        &["holograms"],
+    );
+    refused(
+        &["replay", "drive", "--out", out, "--threads", "0"],
+        64,
+        &["--threads"],
+    );
 }
 
 #[test]
 fn a_drive_that_is_not_there_is_no_input() {
     let tmp = tempfile::tempdir().unwrap();
     let (drive, out) = (tmp.path().join("nowhere"), tmp.path().join("out"));
-    refused(&["replay", path(&drive), "--out", path(&out)], 66, &["nowhere"]);
-    assert!(!out.exists(), "nothing is made for a drive that can't be read");
+    refused(
+        &["replay", path(&drive), "--out", path(&out)],
+        66,
+        &["nowhere"],
+    );
+    assert!(
+        !out.exists(),
+        "nothing is made for a drive that can't be read"
+    );
     let empty = tmp.path().join("empty");
     fs::create_dir(&empty).unwrap();
-    refused(&["replay", path(&empty), "--out", path(&out)], 66, &["empty"]);
+    refused(
+        &["replay", path(&empty), "--out", path(&out)],
+        66,
+        &["empty"],
+    );
 }
 
 #[test]
@@ -93,7 +111,10 @@ fn a_checked_configuration_is_printed_whole_and_can_be_read_again() {
     let first = roadloop(&["check", "config", path(&file)]);
     assert!(first.status.success());
     let text = String::from_utf8(first.stdout).unwrap();
-    assert!(text.contains("stixel_width = 7") && text.contains("preset = \"paper\""), "{text}");
+    assert!(
+        text.contains("stixel_width = 7") && text.contains("preset = \"paper\""),
+        "{text}"
+    );
     fs::write(&file, &text).unwrap();
     let again = roadloop(&["check", "config", path(&file)]);
     assert_eq!(String::from_utf8(again.stdout).unwrap(), text);

@@ -15,18 +15,25 @@ use roadloop::{
 
 const SIZE: Size = Size::new(33, 20);
 
+const CAMERA: Camera = Camera {
+    focal_px: 700.0,
+    cx: 16.0,
+    cy: 10.0,
+    baseline_m: 0.5,
+};
+
+/// A folder that expects results of the shape that [`result`] gives.
+fn begun(out: &Path, options: FolderOptions) -> ReplayFolder {
+    let mut folder = ReplayFolder::create(out, options).unwrap();
+    folder.begin(&CAMERA, &result(0), false).unwrap();
+    folder
+}
+
 fn options(save: &str) -> FolderOptions {
     FolderOptions {
         save: save.parse().unwrap(),
         force: false,
         full: Full::Wait,
-        camera: Camera {
-            focal_px: 700.0,
-            cx: 16.0,
-            cy: 10.0,
-            baseline_m: 0.5,
-        },
-        colour: false,
         provenance: Provenance {
             backend: "cpu".into(),
             preset: "default".into(),
@@ -95,7 +102,7 @@ fn a_replay_with_a_gap() {
     let temp = tempfile::tempdir().unwrap();
     let out = temp.path().join("new").join("out");
     let all = "overlay,disparity,disparity-colour";
-    let mut folder = ReplayFolder::create(&out, options(all), &result(0)).unwrap();
+    let mut folder = begun(&out, options(all));
     let mut digest = Digest::new();
     for number in [0, 1, 3, 1_234_567] {
         hand(&mut folder, number).unwrap();
@@ -159,7 +166,7 @@ fn a_replay_with_a_gap() {
 fn results_do_not_depend_on_what_is_saved() {
     let digest = |save: &str| {
         let temp = tempfile::tempdir().unwrap();
-        let mut folder = ReplayFolder::create(temp.path(), options(save), &result(0)).unwrap();
+        let mut folder = begun(temp.path(), options(save));
         for number in 0..20 {
             hand(&mut folder, number).unwrap();
         }
@@ -177,7 +184,7 @@ fn a_folder_in_use_is_refused() {
             force,
             ..options("")
         };
-        let folder = ReplayFolder::create(path, options, &result(0));
+        let folder = ReplayFolder::create(path, options);
         folder.err().map(|e| e.to_string())
     };
     let out = temp.path().join("out");
@@ -219,7 +226,7 @@ fn force_removes_earlier_results_and_nothing_else() {
         force: true,
         ..options("overlay")
     };
-    let mut folder = ReplayFolder::create(out, options, &result(0)).unwrap();
+    let mut folder = begun(out, options);
     assert_eq!(
         names(out),
         ["notes.txt", "overlay", "stixels.csv", "timing.csv"]
@@ -232,7 +239,7 @@ fn force_removes_earlier_results_and_nothing_else() {
 #[test]
 fn without_an_end_everything_finished_stays() {
     let temp = tempfile::tempdir().unwrap();
-    let mut folder = ReplayFolder::create(temp.path(), options("disparity"), &result(0)).unwrap();
+    let mut folder = begun(temp.path(), options("disparity"));
     for number in 0..10 {
         hand(&mut folder, number).unwrap();
         assert_eq!(
@@ -253,7 +260,7 @@ fn without_an_end_everything_finished_stays() {
 fn a_picture_that_cannot_be_written_is_named_once() {
     let temp = tempfile::tempdir().unwrap();
     let out = temp.path();
-    let mut folder = ReplayFolder::create(out, options("overlay"), &result(0)).unwrap();
+    let mut folder = begun(out, options("overlay"));
     let blocked = out.join("overlay/000001.png");
     fs::create_dir(&blocked).unwrap();
     // The writer works behind the loop: the error comes with a later frame or the end.
@@ -280,7 +287,7 @@ fn pictures_are_left_out_where_the_loop_must_not_wait() {
         full: Full::Drop,
         ..options("disparity")
     };
-    let mut folder = ReplayFolder::create(out, options, &result(0)).unwrap();
+    let mut folder = begun(out, options);
     let pipe = out.join("disparity/000000.png");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
     if !made.is_ok_and(|s| s.success()) {
@@ -309,7 +316,7 @@ fn pictures_are_left_out_where_the_loop_must_not_wait() {
 fn the_report_has_everything_in_it() {
     let temp = tempfile::tempdir().unwrap();
     let out = temp.path().join("out");
-    let mut folder = ReplayFolder::create(&out, options("overlay"), &result(0)).unwrap();
+    let mut folder = begun(&out, options("overlay"));
     for number in 0..7 {
         hand(&mut folder, number).unwrap();
     }
@@ -343,7 +350,7 @@ fn the_report_has_everything_in_it() {
 #[test]
 fn a_report_on_nothing() {
     let temp = tempfile::tempdir().unwrap();
-    let folder = ReplayFolder::create(temp.path(), options(""), &result(0)).unwrap();
+    let folder = begun(temp.path(), options(""));
     folder.finish().unwrap();
     assert!(
         report::html(temp.path(), 4)
@@ -371,7 +378,7 @@ fn what_is_no_replay_gets_no_report() {
          expected a summary that roadloop replay wrote",
     );
     fs::remove_file(out.join("summary.json")).unwrap();
-    let folder = ReplayFolder::create(out, options(""), &result(0)).unwrap();
+    let folder = begun(out, options(""));
     folder.finish().unwrap();
     let header = "frame,timestamp_ns,stage,start_us,duration_us,outcome\n";
     for (rows, expected) in [
@@ -399,7 +406,7 @@ fn no_pictures_when_none_are_asked_for() {
     let temp = tempfile::tempdir().unwrap();
     let options = options("");
     assert_eq!(options.save, SaveSet::NONE);
-    let mut folder = ReplayFolder::create(temp.path(), options, &result(0)).unwrap();
+    let mut folder = begun(temp.path(), options);
     hand(&mut folder, 0).unwrap();
     folder.finish().unwrap();
     assert_eq!(

@@ -19,6 +19,7 @@
 //! Raw cameras without distortion whose given rectification changes nothing count as rectified.
 //! Lengths are metres; an OpenCV file may say otherwise under `unit:` (`m`, `cm`, `mm`, or metres
 //! per unit as a number).
+mod describe;
 mod distortion;
 mod error;
 mod map;
@@ -27,6 +28,7 @@ mod read;
 mod rectification;
 mod rig;
 
+pub use describe::describe;
 pub use distortion::Distortion;
 pub use error::CalibError;
 pub use map::{MAP_ONE, OUTSIDE, RectifyMap};

@@ -1,11 +1,8 @@
 //! The command line, one file a command.
 mod check;
-mod demo;
-mod evaluate;
 mod failure;
 mod replay;
 mod report;
-mod synth;
 
 use std::{
     process::ExitCode,
@@ -26,14 +23,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// A synthetic drive, replayed, with pictures and a report; needs no input
-    Demo(demo::Args),
     /// A recorded drive to stixels, pictures, timing and a digest
     Replay(replay::Args),
-    /// Writes a synthetic street with exact truth
-    Synth(synth::Args),
-    /// Compares results with truth
-    Evaluate(evaluate::Args),
     /// Validates a file and prints what was understood
     Check(check::Args),
     /// One HTML page from the results of a replay
@@ -67,12 +58,9 @@ pub fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Demo(args) => demo::run(&args, &stop_flag()?),
-        Command::Replay(args) => replay::run(&args, &stop_flag()?),
-        Command::Synth(args) => synth::run(args),
-        Command::Evaluate(args) => evaluate::run(args),
+        Command::Replay(args) => replay::run(&args, stop_flag()?.as_ref()),
         Command::Check(args) => check::run(&args),
-        Command::Report(args) => report::run(args),
+        Command::Report(args) => report::run(&args).map_err(Failure::from),
     }
 }
 

@@ -81,15 +81,24 @@ fn parse_frames(text: &str) -> Result<Range<usize>, String> {
     let wrong = || format!("--frames {text}: expected A..B with A below B, such as 10..20");
     let (a, b) = text.split_once("..").ok_or_else(wrong)?;
     let number = |s: &str, default| {
-        if s.is_empty() { Ok(default) } else { s.parse().map_err(|_| wrong()) }
+        if s.is_empty() {
+            Ok(default)
+        } else {
+            s.parse().map_err(|_| wrong())
+        }
     };
     let range = number(a, 0)?..number(b, usize::MAX)?;
-    if range.is_empty() { Err(wrong()) } else { Ok(range) }
+    if range.is_empty() {
+        Err(wrong())
+    } else {
+        Ok(range)
+    }
 }
 
 fn parse_save(text: &str) -> Result<SaveSet, String> {
     let list = if text == "none" { "" } else { text };
-    list.parse().map_err(|e: crate::sink::SaveError| e.to_string())
+    list.parse()
+        .map_err(|e: crate::sink::SaveError| e.to_string())
 }
 
 impl From<SourceError> for Failure {
@@ -200,9 +209,7 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
         bar: bar(drive.frames().len()),
     };
     // Once inside the pool the loop is one of its workers, and par_iter allocates nothing.
-    let ran = pool.install(|| {
-        replay.run(&config, args.pace, &MonotonicClock, &mut sink, stop)
-    });
+    let ran = pool.install(|| replay.run(&config, args.pace, &MonotonicClock, &mut sink, stop));
     sink.bar.finish_and_clear();
     // The summary of what was finished is written also when something went wrong.
     let finished = sink.folder.finish();
@@ -257,9 +264,15 @@ fn print(summary: &Summary, out: &Path) {
     }
     for (name, stage) in &summary.stages.0 {
         let d = &stage.duration;
-        println!("{name}: p50 {:.0} us, p99 {:.0} us, max {:.0} us", d.p50_us, d.p99_us, d.max_us);
+        println!(
+            "{name}: p50 {:.0} us, p99 {:.0} us, max {:.0} us",
+            d.p50_us, d.p99_us, d.max_us
+        );
     }
     let d = &summary.frame.duration;
-    println!("frame: p50 {:.0} us, p99 {:.0} us, max {:.0} us", d.p50_us, d.p99_us, d.max_us);
+    println!(
+        "frame: p50 {:.0} us, p99 {:.0} us, max {:.0} us",
+        d.p50_us, d.p99_us, d.max_us
+    );
     println!("results: {}", out.display());
 }

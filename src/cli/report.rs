@@ -1,6 +1,7 @@
 //! `roadloop report RESULTS --out report.html`
 use std::path::PathBuf;
 
+use super::Failure;
 use crate::sink::report::{self, ReportError};
 
 /// A self-contained HTML page on a replay: times of the stages, gaps, pictures, provenance.
@@ -25,11 +26,12 @@ pub fn run(args: &Args) -> Result<(), ReportError> {
     report::write(&args.results, &args.out, args.pictures)
 }
 
-/// The exit status for an error: 66 no input, 65 damaged input, 70 all else.
-pub fn exit_status(error: &ReportError) -> u8 {
-    match error {
-        ReportError::NoSummary { .. } => 66,
-        ReportError::Summary { .. } | ReportError::Timing { .. } => 65,
-        ReportError::Io { .. } | ReportError::Write(_) => 70,
+impl From<ReportError> for Failure {
+    fn from(e: ReportError) -> Self {
+        match e {
+            ReportError::NoSummary { .. } => Failure::no_input(e),
+            ReportError::Summary { .. } | ReportError::Timing { .. } => Failure::data(e),
+            ReportError::Io { .. } | ReportError::Write(_) => Failure::internal(e),
+        }
     }
 }

@@ -1,5 +1,5 @@
 //! What computes: the CPU, later a GPU, in tests a pretence.
-use crate::frame::{Outcome, StageTiming, Timing, Timestamp};
+use crate::frame::{Outcome, StageTiming, Timestamp, Timing};
 
 use super::{Clock, Slot, StageId};
 

@@ -3,24 +3,42 @@ use crate::{
     calib::Rectification,
     config::Config,
     frame::{Camera, FrameResult, FrameSet, Gap, Mask, RoadOrigin, Size},
-    stage::{Stage as _, rectify::{self, Rectified}, road, stereo, stixel},
+    stage::{
+        Stage as _,
+        rectify::{self, Rectified},
+        road, stereo, stixel,
+    },
 };
 
 use super::{Backend, Laps, Slot, StageId, Unit};
 
 /// With both cameras.
 const STEREO: [Unit; 4] = [
-    Unit { stages: &[StageId::Rectify] },
-    Unit { stages: &[StageId::Stereo] },
-    Unit { stages: &[StageId::Road] },
-    Unit { stages: &[StageId::Stixel] },
+    Unit {
+        stages: &[StageId::Rectify],
+    },
+    Unit {
+        stages: &[StageId::Stereo],
+    },
+    Unit {
+        stages: &[StageId::Road],
+    },
+    Unit {
+        stages: &[StageId::Stixel],
+    },
 ];
 
 /// With stored disparities, which are rectified already.
 const STORED: [Unit; 3] = [
-    Unit { stages: &[StageId::Rectify] },
-    Unit { stages: &[StageId::Road] },
-    Unit { stages: &[StageId::Stixel] },
+    Unit {
+        stages: &[StageId::Rectify],
+    },
+    Unit {
+        stages: &[StageId::Road],
+    },
+    Unit {
+        stages: &[StageId::Stixel],
+    },
 ];
 
 /// Why a chain of stages can't be built.
@@ -119,12 +137,20 @@ impl Backend for CpuBackend {
     }
 
     fn units(&self) -> &[Unit] {
-        if self.stereo.is_some() { &STEREO } else { &STORED }
+        if self.stereo.is_some() {
+            &STEREO
+        } else {
+            &STORED
+        }
     }
 
     fn run(&mut self, unit: usize, slot: &mut Slot, laps: &mut Laps<'_>) {
         let from = laps.now();
-        let Slot { set, rectified, result } = slot;
+        let Slot {
+            set,
+            rectified,
+            result,
+        } = slot;
         let stage = self.units()[unit].stages[0];
         match stage {
             StageId::Rectify => {

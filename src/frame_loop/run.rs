@@ -134,9 +134,7 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
             return self.clock.now();
         }
         let stamp = id.timestamp;
-        let (clock, first) = *self
-            .epoch
-            .get_or_insert_with(|| (self.clock.now(), stamp));
+        let (clock, first) = *self.epoch.get_or_insert_with(|| (self.clock.now(), stamp));
         clock.plus_ns(stamp.since(first))
     }
 

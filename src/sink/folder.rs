@@ -113,8 +113,7 @@ impl Sink for ReplayFolder {
         self.finish_pictures()?;
         let FolderOptions { save, full, .. } = self.options;
         if !save.is_empty() {
-            let writer =
-                PictureWriter::start(&self.out, save, full, *camera, shape, colour)?;
+            let writer = PictureWriter::start(&self.out, save, full, *camera, shape, colour)?;
             self.pictures = Some(writer);
         }
         Ok(())

@@ -277,7 +277,8 @@ mod tests {
                 };
             }
         }
-        let mut table = StixelTable::new(Path::new("t"), Vec::new(), CAMERA).unwrap();
+        let mut table = StixelTable::new(Path::new("t"), Vec::new()).unwrap();
+        table.set_camera(CAMERA);
         table.frame(&id(), &stixels).unwrap();
         // Object: 350 / 10.0390625 = 34.86 m; 100 rows * 34.86 / 700 = 4.98 m.
         assert_eq!(
@@ -348,7 +349,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn a_device_without_room() {
         let full = Path::new("/dev/full");
-        let error = StixelTable::create(full, CAMERA).err().unwrap();
+        let error = StixelTable::create(full).err().unwrap();
         assert!(error.to_string().starts_with("/dev/full: "), "{error}");
     }
 }
