@@ -208,11 +208,14 @@ impl Plan {
                 .then_some(self.params.left_right_max_px),
             subpixel: self.params.subpixel,
         };
+        let t = std::time::Instant::now();
         self.sweeps.par_iter_mut().for_each(|sweep| {
             let columns = (sweep.x0, sweep.columns);
             let (states, checkpoints) = (&mut sweep.states, &mut sweep.checkpoints);
             simd::sweep::<D, N>(isa, &frame, columns, sweep.up, states, checkpoints);
         });
+        eprint!("sweep {:.1} ", t.elapsed().as_secs_f64() * 1e3);
+        let t = std::time::Instant::now();
         let (sweeps, scratch) = (&self.sweeps, &self.scratch);
         let wide = width + 2;
         self.winners[wide..][..height * wide]
@@ -233,6 +236,7 @@ impl Plan {
                 let rows = (block * BLOCK, ((block + 1) * BLOCK).min(height));
                 simd::block::<D, N>(isa, &frame, rows, winner, &mut scratch, out);
             });
+        eprint!("block {:.1} ", t.elapsed().as_secs_f64() * 1e3);
     }
 
     fn filter(&mut self, output: &mut Disparity) {
@@ -299,7 +303,9 @@ impl Stage for Plan {
 
     fn run(&mut self, input: Input<'_>, output: &mut Disparity) {
         assert_eq!(output.size(), self.size, "an output of another size");
+        let t = std::time::Instant::now();
         self.census(input);
+        eprint!("census {:.1} ", t.elapsed().as_secs_f64() * 1e3);
         match (self.params.disparities, self.params.paths) {
             (64, 4) => self.aggregate::<64, 1>(),
             (128, 4) => self.aggregate::<128, 1>(),
@@ -308,6 +314,8 @@ impl Stage for Plan {
             (128, _) => self.aggregate::<128, 3>(),
             _ => self.aggregate::<256, 3>(),
         }
+        let t = std::time::Instant::now();
         self.filter(output);
+        eprintln!("filter {:.1}", t.elapsed().as_secs_f64() * 1e3);
     }
 }

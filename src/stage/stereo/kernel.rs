@@ -13,6 +13,9 @@ use crate::frame::INVALID;
 /// Rows of a block.
 pub const BLOCK: usize = 8;
 
+/// Right pixels that are taken at once.
+const TILE: usize = 64;
+
 /// Elements of the state of one pixel on one path, `D` lanes between two sentinels.
 pub const fn state_len(d: usize) -> usize {
     d + 2
@@ -249,9 +252,10 @@ pub struct Scratch {
     pub down_states: Vec<u8>,
     /// States of the paths from below.
     pub up_states: Vec<u8>,
-    /// Smallest sum for each right pixel, mirrored as the census, and its disparity.
-    pub right_sum: Vec<u16>,
-    /// The disparity of that sum.
+    /// Sums of one row; `D` lanes a pixel between [`TILE`] of the highest value, which no
+    /// right pixel takes.
+    pub sums: Vec<u16>,
+    /// Disparity of each right pixel, mirrored as the census.
     pub right: Vec<u16>,
     /// Integer winners of the row.
     pub winner: Vec<u16>,
@@ -266,8 +270,8 @@ impl Scratch {
             back: vec![0; width * d],
             down_states: states.clone(),
             up_states: states,
-            right_sum: vec![0; width + d],
-            right: vec![0; width + d],
+            sums: vec![u16::MAX; width * (d + TILE) + TILE],
+            right: vec![0; width.next_multiple_of(TILE)],
             winner: vec![0; width],
         }
     }
@@ -276,7 +280,7 @@ impl Scratch {
         let bytes = [&self.costs, &self.up, &self.back, &self.down_states];
         bytes.iter().map(|b| b.len()).sum::<usize>()
             + self.up_states.len()
-            + 2 * (self.right_sum.len() + self.right.len() + self.winner.len())
+            + 2 * (self.sums.len() + self.right.len() + self.winner.len())
     }
 }
 
@@ -310,6 +314,7 @@ pub fn block<const D: usize, const N: usize>(
         let out = &mut out[(y - y0) * (w + 2) + 1..][..w];
         row::<D, N>(frame, y, (y - y0) * w * D, winner, scratch, out);
         if let Some(max) = winner.left_right_max {
+            right_winners::<D>(w, &scratch.sums, &mut scratch.right);
             for (x, (out, &d)) in out.iter_mut().zip(&scratch.winner).enumerate() {
                 if *out != INVALID && scratch.right[w - 1 - x + usize::from(d)].abs_diff(d) > max {
                     *out = INVALID;
@@ -351,8 +356,6 @@ fn row<const D: usize, const N: usize>(
     start::<D>(&mut state);
     let mut along = [0; D];
     let mut down = [[0; D]; N];
-    let mut sums = [0u16; D];
-    scratch.right_sum.fill(u16::MAX);
     for x in 0..w {
         let to = y * w + x;
         let costs: &[u8; D] = lanes(&scratch.costs, at + x * D);
@@ -362,6 +365,7 @@ fn row<const D: usize, const N: usize>(
         step_rows::<D, N>(frame, (0, w), (x, y), false, states, costs, &mut down);
         let back: &[u8; D] = lanes(&scratch.back, x * D);
         let paths = 2 + 2 * N as u16;
+        let sums: &mut [u16; D] = lanes_mut(&mut scratch.sums, TILE + x * (D + TILE));
         for d in 0..D {
             let row = u16::from(along[d]).wrapping_add(u16::from(back[d]));
             sums[d] = row.wrapping_add(u16::from(costs[d]).wrapping_mul(paths));
@@ -375,26 +379,43 @@ fn row<const D: usize, const N: usize>(
         }
         if frame.mask.get(to) == Some(&0) {
             out[x] = INVALID;
+            sums.fill(u16::MAX);
             continue;
         }
-        if winner.left_right_max.is_some() {
-            let least: &mut [u16; D] = lanes_mut(&mut scratch.right_sum, w - 1 - x);
-            let right: &mut [u16; D] = lanes_mut(&mut scratch.right, w - 1 - x);
-            for d in 0..D {
-                let smaller = sums[d] < least[d];
-                right[d] = if smaller { d as u16 } else { right[d] };
-                least[d] = least[d].min(sums[d]);
-            }
-        }
-        let best = first_least(&sums);
+        let best = first_least(sums);
         scratch.winner[x] = best as u16;
-        out[x] = if best > x || !unique(&sums, best, winner.uniqueness_percent) {
+        out[x] = if best > x || !unique(sums, best, winner.uniqueness_percent) {
             INVALID
         } else if winner.subpixel {
-            refined(&sums, best)
+            refined(sums, best)
         } else {
             best as u16 * 256
         };
+    }
+}
+
+/// The disparity of the smallest sum for each right pixel of a row.
+#[inline(always)]
+fn right_winners<const D: usize>(w: usize, sums: &[u16], right: &mut [u16]) {
+    for (tile, right) in right.chunks_exact_mut(TILE).enumerate() {
+        // Lane i is the right pixel w - 1 - j, j = TILE * tile + i, with d = j - (w - 1 - x).
+        let j = TILE * tile;
+        let mut least = [u16::MAX; TILE];
+        // The x of the smallest sum, so far; a larger x is a larger d.
+        let mut from = [0u16; TILE];
+        let first = (w - 1).saturating_sub(j + TILE - 1);
+        let last = (w - 1 - j + D - 1).min(w - 1);
+        for x in first..=last {
+            let at = TILE + x * (D + TILE) + j + x + 1 - w;
+            let sums: &[u16; TILE] = lanes(sums, at);
+            for i in 0..TILE {
+                from[i] = if sums[i] < least[i] { x as u16 } else { from[i] };
+                least[i] = least[i].min(sums[i]);
+            }
+        }
+        for i in 0..TILE {
+            right[i] = (from[i] as usize + j + i).wrapping_sub(w - 1) as u16;
+        }
     }
 }
 
