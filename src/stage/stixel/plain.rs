@@ -1,2 +1,1 @@
-
 //! Plain models that the programme is tested against.
