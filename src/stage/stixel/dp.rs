@@ -2,16 +2,13 @@
 //!
 //! Ground and sky cost the same wherever they begin, apart from what is fixed at the cut, so
 //! their best cut is a running minimum. An object's cost depends on its mean; of its cuts those
-//! are left out that can't win even if every pixel had its favourite disparity.
+//! are left out that can't win even if every tile of rows had its favourite disparity.
 use crate::frame::Class;
 
 use super::{
     ground::Ground,
-    tables::{IMPOSSIBLE, MISSING, Tables},
+    tables::{COARSE, IMPOSSIBLE, MISSING, TILE, Tables},
 };
-
-/// Cuts whose least keys are kept together.
-const BLOCK: usize = 16;
 
 /// The best segmentation of the rows `0..=T` that ends in one class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,10 +87,18 @@ pub(super) struct Scratch {
     pub sky: Vec<i32>,
     /// Prefix sums of object costs, a row of models for each v.
     pub object: Vec<i32>,
+    /// Prefix sums of each row's least object cost.
     least: Vec<i32>,
+    /// Sums of coarse object costs from the start of the tile, a row of models for each row.
+    tile: Vec<i16>,
+    /// The least cost that one model gives all rows between a tile and that of T.
+    span: Vec<i32>,
     cuts: Vec<Cut>,
+    /// What the path and an object that begins on a row cost at least: in the tile of T less
+    /// [`Self::least`] there, in the tiles below up to the end of their tile.
     keys: Vec<i32>,
-    block_keys: Vec<i32>,
+    /// The least key of each tile below that of T.
+    tile_keys: Vec<i32>,
     /// By row T: ground, object, sky.
     pub best: Vec<[Best; 3]>,
     /// Mean of the best object that ends on a row, units.
@@ -112,8 +117,10 @@ impl Scratch {
             object: vec![0; n * disparities],
             least: vec![0; n],
             cuts: vec![Cut::default(); height],
-            keys: vec![IMPOSSIBLE; height.next_multiple_of(BLOCK)],
-            block_keys: vec![IMPOSSIBLE; height.div_ceil(BLOCK)],
+            tile: vec![0; (TILE + 1) * disparities],
+            span: vec![0; height.div_ceil(TILE)],
+            keys: vec![IMPOSSIBLE; height.next_multiple_of(TILE)],
+            tile_keys: vec![IMPOSSIBLE; height.div_ceil(TILE)],
             best: vec![[Best::NONE; 3]; height],
             means: vec![0; height],
         }
@@ -144,11 +151,13 @@ impl Scratch {
     pub(super) fn solve(&mut self, tables: &Tables, ground: &Ground) {
         self.prefix_sums(tables, ground);
         self.keys.fill(IMPOSSIBLE);
-        self.block_keys.fill(IMPOSSIBLE);
         // Best beginnings of a ground and a sky, less the prefix sum there.
         let (mut ground_run, mut sky_run) = (Best::NONE, Best::NONE);
         for t in 0..tables.height {
             self.add_object_row(tables, t);
+            if t % TILE == 0 {
+                self.measure_spans(tables, t);
+            }
             if t > 0 {
                 self.add_cut(tables, ground, t);
             }
@@ -169,6 +178,9 @@ impl Scratch {
             let object = self.best_object(tables, ground, t);
             self.means[t] = self.mean(tables, object.from as usize, t + 1);
             self.best[t][Class::Object as usize] = object;
+            if (t + 1) % TILE == 0 {
+                self.close_tile(tables, t / TILE);
+            }
         }
     }
 
@@ -207,6 +219,42 @@ impl Scratch {
         let costs = tables.object_costs(row);
         for ((above, &below), &cost) in above.iter_mut().zip(&*below).zip(costs) {
             *above = below + i32::from(cost);
+        }
+        let (below, above) = self.tile[t % TILE * d..][..2 * d].split_at_mut(d);
+        let costs = tables.object_coarse(row);
+        for ((above, &below), &cost) in above.iter_mut().zip(&*below).zip(costs) {
+            *above = below + cost;
+        }
+    }
+
+    /// Gives the cuts of a tile that is full the keys that later tiles compare.
+    fn close_tile(&mut self, tables: &Tables, tile: usize) {
+        let d = tables.disparities;
+        let first = tile * TILE;
+        let (rows, end) = self.tile.split_at(TILE * d);
+        let mut tile_key = IMPOSSIBLE;
+        for (i, row) in rows.chunks_exact(d).enumerate() {
+            let key = &mut self.keys[first + i];
+            if *key != IMPOSSIBLE {
+                // What the rows from here to the end of the tile cost with their best model.
+                let rest = i32::from(least_difference(end, row)) * i32::from(COARSE);
+                *key += self.least[first + i] + rest;
+                tile_key = tile_key.min(*key);
+            }
+        }
+        self.tile_keys[tile] = tile_key;
+    }
+
+    /// What lies between each tile below and the one that begins on row `t`.
+    fn measure_spans(&mut self, tables: &Tables, t: usize) {
+        let d = tables.disparities;
+        let here = &self.object[t * d..][..d];
+        for (j, span) in self.span[..t / TILE].iter_mut().enumerate() {
+            let there = &self.object[(j + 1) * TILE * d..][..d];
+            *span = here
+                .iter()
+                .zip(there)
+                .fold(i32::MAX, |least, (&to, &from)| least.min(to - from));
         }
     }
 
@@ -298,10 +346,7 @@ impl Scratch {
         self.cuts[b] = cut;
         let least = cut.least();
         if least != IMPOSSIBLE {
-            let key = least - self.least[b];
-            self.keys[b] = key;
-            let block = &mut self.block_keys[b / BLOCK];
-            *block = key.min(*block);
+            self.keys[b] = least - self.least[b];
         }
     }
 
@@ -335,22 +380,33 @@ impl Scratch {
                 }
             }
         }
-        let least = self.least[t + 1];
-        let mut limit = cost - least;
-        for (block, &block_key) in self.block_keys[..=t / BLOCK].iter().enumerate() {
-            if block_key > limit {
-                continue;
-            }
-            let first = block * BLOCK;
-            for (b, &key) in (first..).zip(&self.keys[first..][..BLOCK]) {
-                // Equal cost: the lowest cut wins, so equal keys are looked at.
+        // The tile of T, then whole tiles. Equal cost: the lowest cut wins, so equal keys are
+        // looked at.
+        let tile = t / TILE;
+        let mut look = |first: usize, keys: &[i32], floor: i32| {
+            let mut limit = cost - floor;
+            for (b, &key) in (first..).zip(keys) {
                 if key <= limit {
                     let c = self.candidate(tables, b, t);
                     if c < cost || c == cost && b < from {
                         (cost, from) = (c, b);
-                        limit = cost - least;
+                        limit = cost - floor;
                     }
                 }
+            }
+            cost
+        };
+        let mut best = look(tile * TILE, &self.keys[tile * TILE..=t], self.least[t + 1]);
+        let d = tables.disparities;
+        let (start, rows) = self.tile.split_at(d);
+        let here = least_difference(&rows[t % TILE * d..][..d], start);
+        let here = i32::from(here) * i32::from(COARSE);
+        let below = self.tile_keys.iter().zip(&self.span).take(tile);
+        for (i, (&tile_key, &span)) in below.enumerate().rev() {
+            let floor = span + here;
+            if tile_key <= best - floor {
+                let first = i * TILE;
+                best = look(first, &self.keys[first..first + TILE], floor);
             }
         }
         let previous = if from == 0 {
@@ -366,6 +422,13 @@ impl Scratch {
             previous,
         }
     }
+}
+
+/// The least of `to - from` over the models.
+fn least_difference(to: &[i16], from: &[i16]) -> i16 {
+    to.iter()
+        .zip(from)
+        .fold(i16::MAX, |least, (&to, &from)| least.min(to - from))
 }
 
 /// Ties: object before ground before sky.

@@ -16,6 +16,12 @@ pub(super) const MISSING: i32 = -1;
 /// range would else make every pixel infinitely welcome.
 pub(super) const LEAST_MASS: f64 = 1.0 / 128.0;
 
+/// Cost units in a coarse cost: so coarse that [`TILE`] rows fit 16 bits.
+pub(super) const COARSE: i16 = TILE as i16;
+
+/// Rows whose coarse costs are summed together.
+pub(super) const TILE: usize = 16;
+
 /// Room for the priors of a path's last segments in the range of costs.
 const PRIORS_ROOM: i64 = 1 << 20;
 
@@ -84,8 +90,13 @@ pub(super) struct Tables {
     /// Costs of an object pixel: a row of `disparities` models for each step of a measurement,
     /// and a last row for a missing one.
     object: Vec<i16>,
+    /// The same, in 1/[`COARSE`] of the precision, rounded down.
+    object_coarse: Vec<i16>,
     /// The least of each row.
     object_least: Vec<i32>,
+    /// `x * unit_reciprocal >> 40` is `x / unit` for whole numbers below 2^24.
+    unit_reciprocal: u64,
+    half_step: u32,
     pub object_pixel: PixelCosts,
     pub ground_pixel: PixelCosts,
     pub sky_pixel: PixelCosts,
@@ -173,6 +184,8 @@ impl Tables {
             .filter_map(|row| row.iter().min().map(|&c| i32::from(c)))
             .collect();
 
+        let object_coarse = object.iter().map(|&c| c.div_euclid(COARSE)).collect();
+
         // No sum over a column, nor a difference of two, may leave 32 bits.
         let ground_least = libm::log(LEAST_MASS) + libm::log(params.sigma_ground_px);
         let least = [
@@ -233,7 +246,13 @@ impl Tables {
             disparities,
             unit,
             object,
+            object_coarse,
             object_least,
+            unit_reciprocal: (1u64 << 40).div_ceil(u64::from(unit)),
+            half_step: match params.rounding {
+                Rounding::Floor => 0,
+                Rounding::Nearest => unit / 2,
+            },
             object_pixel,
             ground_pixel,
             sky_pixel,
@@ -262,17 +281,19 @@ impl Tables {
         if d == MISSING {
             return self.object_least.len() - 1;
         }
-        let half = match self.params.rounding {
-            Rounding::Floor => 0,
-            Rounding::Nearest => self.unit / 2,
-        };
-        ((d as u32 * self.params.object_steps_per_px as u32 + half) / self.unit) as usize
+        ((d as u32 * self.params.object_steps_per_px as u32 + self.half_step) / self.unit) as usize
     }
 
     /// The costs of one row of the object table, one a model disparity.
     #[inline]
     pub(super) fn object_costs(&self, row: usize) -> &[i16] {
         &self.object[row * self.disparities..][..self.disparities]
+    }
+
+    /// The same row in coarse costs.
+    #[inline]
+    pub(super) fn object_coarse(&self, row: usize) -> &[i16] {
+        &self.object_coarse[row * self.disparities..][..self.disparities]
     }
 
     /// The least of them.
@@ -290,11 +311,8 @@ impl Tables {
     /// The model disparity of a mean, px.
     #[inline]
     pub(super) fn model(&self, mean: i32) -> usize {
-        let half = match self.params.rounding {
-            Rounding::Floor => 0,
-            Rounding::Nearest => self.unit / 2,
-        };
-        (((mean as u32 + half) / self.unit) as usize).min(self.disparities - 1)
+        let steps = (u64::from(mean as u32 + self.half_step) * self.unit_reciprocal) >> 40;
+        (steps as usize).min(self.disparities - 1)
     }
 
     /// ln of a width in units, and a prior's own cost; [`IMPOSSIBLE`] where nothing is left.
