@@ -4,7 +4,7 @@
 //! function beyond the square root, so it gives the same bits on every platform.
 use nalgebra::{Matrix3, Quaternion, Rotation3, UnitQuaternion, Vector3};
 
-use super::{CalibError, Lens, Pinhole, RawPair, RectifyMap, Rig, rig::Model};
+use super::{CalibError, Lens, OUTSIDE, Pinhole, RawPair, RectifyMap, Rig, rig::Model};
 use crate::frame::{Camera, Size};
 
 /// Beyond this tangent off the axis (60 degrees) a rectified image shows hardly anything but
@@ -128,13 +128,21 @@ impl Rig {
         };
         let view = |i: usize| View::new(pair.lenses[i], rotations[i], camera);
         let views = [view(0), view(1)];
+        let maps = [
+            RectifyMap::new(&views[0], size),
+            RectifyMap::new(&views[1], size),
+        ];
+        for (name, map) in ["left", "right"].iter().zip(&maps) {
+            if map.entries().pixels().all(|&entry| entry == OUTSIDE) {
+                return Err(CalibError::NoCommonView {
+                    found: format!("no pixel of the rectified {name} image is in the raw one"),
+                });
+            }
+        }
         Ok(Rectification {
             size,
             camera,
-            maps: Some([
-                RectifyMap::new(&views[0], size),
-                RectifyMap::new(&views[1], size),
-            ]),
+            maps: Some(maps),
             views: Some(views),
         })
     }
