@@ -104,6 +104,9 @@ impl Rig {
                 expected,
             });
         }
+        if self.size.is_none() {
+            self.warn_of_other_size(size);
+        }
         let pair = match &self.model {
             Model::Rectified(camera) => {
                 return Ok(Rectification {
@@ -145,6 +148,24 @@ impl Rig {
             maps: Some(maps),
             views: Some(views),
         })
+    }
+
+    /// A calibration that states no size can only be compared by its principal point.
+    fn warn_of_other_size(&self, size: Size) {
+        let (cx, cy) = match &self.model {
+            Model::Rectified(c) => (c.cx, c.cy),
+            Model::Raw(pair) => (pair.lenses[0].pinhole.cx, pair.lenses[0].pinhole.cy),
+        };
+        let middle = |c: f64, side: usize| {
+            let side = side as f64;
+            (0.25 * side..=0.75 * side).contains(&c)
+        };
+        if !(middle(cx, size.width) && middle(cy, size.height)) {
+            log::warn!(
+                "images are {size}, but the principal point is at ({cx:.1}, {cy:.1}): is the \
+                 calibration for another size?"
+            );
+        }
     }
 }
 

@@ -71,11 +71,10 @@ pub fn read(path: &Path, pair: Pair) -> Result<Rig, CalibError> {
         return read_folder(path, pair);
     }
     let text = load(path)?;
-    let tree;
-    match recognise(path, &text, pair)? {
+    let tree = match recognise(path, &text, pair)? {
         Found::Rig(rig) => return Ok(*rig),
-        Found::Yaml(node) => tree = node,
-    }
+        Found::Yaml(node) => node,
+    };
     match half(path, &tree)? {
         Half::Parts(parts) if !parts.is_half() => parts.rig(),
         half => match sibling(path) {
@@ -111,7 +110,7 @@ pub fn read_pair(left: &Path, right: &Path) -> Result<Rig, CalibError> {
     };
     let trees = [load(left)?, load(right)?];
     match (half(left, &trees[0])?, half(right, &trees[1])?) {
-        (Half::Single(left), Half::Single(right)) => single::pair(left, right),
+        (Half::Single(left), Half::Single(right)) => single::pair(*left, *right),
         (Half::Parts(left), Half::Parts(right)) => left.or(*right).rig(),
         _ => Err(CalibError::UnknownFormat {
             file: right.into(),
@@ -179,7 +178,7 @@ enum Found {
 }
 
 enum Half<'a> {
-    Single(Single<'a>),
+    Single(Box<Single<'a>>),
     Parts(Box<Parts<'a>>),
 }
 
@@ -214,13 +213,13 @@ fn half<'a>(file: &'a Path, node: &'a Node) -> Result<Half<'a>, CalibError> {
         prefix: "",
     };
     if doc.has(&["T_BS"]) {
-        return single::euroc(doc).map(Half::Single);
+        return single::euroc(doc).map(|camera| Half::Single(Box::new(camera)));
     }
     if doc.has(&["projection_matrix"])
         || (doc.has(&["K", "k"]) && doc.has(&["P", "p"]))
         || (doc.has(&["camera_matrix"]) && doc.has(&["camera_name", "rectification_matrix"]))
     {
-        return single::ros(doc).map(Half::Single);
+        return single::ros(doc).map(|camera| Half::Single(Box::new(camera)));
     }
     if opencv::is_stereo(&doc) {
         return opencv::parts(doc).map(|parts| Half::Parts(Box::new(parts)));
@@ -324,7 +323,7 @@ mod tests {
                             // With itself: the base line is 0.
                             Ok(Half::Single(second)) => {
                                 good = true;
-                                single::pair(camera, second)
+                                single::pair(*camera, *second)
                             }
                             _ => continue,
                         }
