@@ -82,6 +82,15 @@ fn the_rigs_that_come_along() {
     assert_eq!(template.warnings(), [""; 0]);
     let pair = template.raw_pair().unwrap();
     assert_eq!(pair.translation.x, -0.2396);
+    let synthetic = calib::read(&rigs().join("synthetic.yaml"), Pair::First).unwrap();
+    let street = Camera {
+        focal_px: 0.58 * 1024.0,
+        cx: 511.5,
+        cy: 0.45 * 439.0,
+        baseline_m: 0.54,
+    };
+    near(synthetic.rectified_camera().unwrap(), street, 1e-12);
+    assert_eq!(synthetic.image_size(), Some(Size::new(1024, 440)));
     for entry in fs::read_dir(rigs()).unwrap() {
         let path = entry.unwrap().path();
         let rig = calib::read(&path, Pair::First).unwrap();
@@ -296,6 +305,40 @@ fn opencv_matrices() {
 }
 
 #[test]
+fn opencv_distortions() {
+    let of = |d: &str, more: &str| {
+        let content = opencv(M, D, R, T)
+            .replace("   rows: 1\n   cols: 5\n", "")
+            .replace(D, d);
+        text("some.file", &format!("{content}{more}"))
+            .map(|rig| rig.raw_pair().unwrap().lenses[0].distortion)
+    };
+    assert_eq!(
+        of("1, 2, 3, 4", ""),
+        Ok(Distortion::RadialTangential4([1.0, 2.0, 3.0, 4.0]))
+    );
+    assert_eq!(
+        of("1, 2, 3, 4", "distortion_model: equidistant\n"),
+        Ok(Distortion::Equidistant4([1.0, 2.0, 3.0, 4.0]))
+    );
+    let rational = Distortion::Rational8([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+    // OpenCV writes 14 where it has fitted 8.
+    assert_eq!(
+        of("1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0", ""),
+        Ok(rational)
+    );
+    assert_eq!(of("1, 2, 3, 4, 5, 6, 7, 8", ""), Ok(rational));
+    for bad in [
+        "1",
+        "1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0, 0",
+        "1, 2, 3, 4, 5, 6",
+    ] {
+        let message = of(bad, "").unwrap_err();
+        assert!(message.contains("D1 (line"), "{message}");
+    }
+}
+
+#[test]
 fn opencv_rectified_and_given() {
     let p = |cx2: &str, last: &str| {
         format!(
@@ -470,4 +513,48 @@ fn what_is_no_calibration() {
     assert!(calib::read(folder.path(), Pair::First).is_err());
     let missing = calib::read(&folder.path().join("no.yaml"), Pair::First).unwrap_err();
     assert!(missing.to_string().contains("no.yaml"), "{missing}");
+}
+
+#[test]
+fn what_check_says() {
+    let say = |name: &str| roadloop::cli::check::calib(&rigs().join(name), None).unwrap();
+    let lines = |text: &str, wanted: &[&str]| {
+        for line in wanted {
+            assert!(text.lines().any(|l| l == *line), "no {line:?} in\n{text}");
+        }
+    };
+    lines(
+        &say("synthetic.yaml"),
+        &[
+            "format            OpenCV YAML",
+            "image size        1024x440",
+            "images            rectified already",
+            "rectified camera  f 593.920 px, cx 511.500, cy 197.550",
+            "base line         0.5400 m",
+            // 2 atan(512 / 593.92); atan(198.05 / 593.92) + atan(241.95 / 593.92).
+            "field of view     81.5 x 40.6 degrees",
+            "depth             320.7 m at 1 px, 5.01 m at 64 px, 2.51 m at 128 px, 1.25 m at 256 px",
+        ],
+    );
+    lines(
+        &say("euroc_v1.yaml"),
+        &[
+            "images            raw, will be rectified",
+            "left camera       fx 458.654 px, fy 457.296 px, cx 367.215, cy 248.375",
+            "right in left     x 0.1101 m, y -0.0002 m, z 0.0009 m; turned by 0.818 degrees",
+            "                  rows agree with R and T within 0.000 px",
+            "                  not seen by the left camera 0.00 %, by the right one 0.00 %",
+        ],
+    );
+    let both = say("kitti_2015.txt");
+    lines(
+        &both,
+        &[
+            "cameras 0 and 1",
+            "cameras 2 and 3",
+            "base line         0.5327 m",
+        ],
+    );
+    let missing = roadloop::cli::check::calib(Path::new("no.yaml"), None).unwrap_err();
+    assert!(missing.to_string().starts_with("no.yaml: "), "{missing}");
 }

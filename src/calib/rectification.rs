@@ -4,7 +4,7 @@
 //! function beyond the square root, so it gives the same bits on every platform.
 use nalgebra::{Matrix3, Quaternion, Rotation3, UnitQuaternion, Vector3};
 
-use super::{CalibError, Lens, Pinhole, RawPair, RectifyMap, Rig, rig::Model};
+use super::{CalibError, Lens, OUTSIDE, Pinhole, RawPair, RectifyMap, Rig, rig::Model};
 use crate::frame::{Camera, Size};
 
 /// Beyond this tangent off the axis (60 degrees) a rectified image shows hardly anything but
@@ -104,6 +104,9 @@ impl Rig {
                 expected,
             });
         }
+        if self.size.is_none() {
+            self.warn_of_other_size(size);
+        }
         let pair = match &self.model {
             Model::Rectified(camera) => {
                 return Ok(Rectification {
@@ -128,15 +131,41 @@ impl Rig {
         };
         let view = |i: usize| View::new(pair.lenses[i], rotations[i], camera);
         let views = [view(0), view(1)];
+        let maps = [
+            RectifyMap::new(&views[0], size),
+            RectifyMap::new(&views[1], size),
+        ];
+        for (name, map) in ["left", "right"].iter().zip(&maps) {
+            if map.entries().pixels().all(|&entry| entry == OUTSIDE) {
+                return Err(CalibError::NoCommonView {
+                    found: format!("no pixel of the rectified {name} image is in the raw one"),
+                });
+            }
+        }
         Ok(Rectification {
             size,
             camera,
-            maps: Some([
-                RectifyMap::new(&views[0], size),
-                RectifyMap::new(&views[1], size),
-            ]),
+            maps: Some(maps),
             views: Some(views),
         })
+    }
+
+    /// A calibration that states no size can only be compared by its principal point.
+    fn warn_of_other_size(&self, size: Size) {
+        let (cx, cy) = match &self.model {
+            Model::Rectified(c) => (c.cx, c.cy),
+            Model::Raw(pair) => (pair.lenses[0].pinhole.cx, pair.lenses[0].pinhole.cy),
+        };
+        let middle = |c: f64, side: usize| {
+            let side = side as f64;
+            (0.25 * side..=0.75 * side).contains(&c)
+        };
+        if !(middle(cx, size.width) && middle(cy, size.height)) {
+            log::warn!(
+                "images are {size}, but the principal point is at ({cx:.1}, {cy:.1}): is the \
+                 calibration for another size?"
+            );
+        }
     }
 }
 

@@ -71,11 +71,10 @@ pub fn read(path: &Path, pair: Pair) -> Result<Rig, CalibError> {
         return read_folder(path, pair);
     }
     let text = load(path)?;
-    let tree;
-    match recognise(path, &text, pair)? {
+    let tree = match recognise(path, &text, pair)? {
         Found::Rig(rig) => return Ok(*rig),
-        Found::Yaml(node) => tree = node,
-    }
+        Found::Yaml(node) => node,
+    };
     match half(path, &tree)? {
         Half::Parts(parts) if !parts.is_half() => parts.rig(),
         half => match sibling(path) {
@@ -111,7 +110,7 @@ pub fn read_pair(left: &Path, right: &Path) -> Result<Rig, CalibError> {
     };
     let trees = [load(left)?, load(right)?];
     match (half(left, &trees[0])?, half(right, &trees[1])?) {
-        (Half::Single(left), Half::Single(right)) => single::pair(left, right),
+        (Half::Single(left), Half::Single(right)) => single::pair(*left, *right),
         (Half::Parts(left), Half::Parts(right)) => left.or(*right).rig(),
         _ => Err(CalibError::UnknownFormat {
             file: right.into(),
@@ -179,7 +178,7 @@ enum Found {
 }
 
 enum Half<'a> {
-    Single(Single<'a>),
+    Single(Box<Single<'a>>),
     Parts(Box<Parts<'a>>),
 }
 
@@ -214,13 +213,13 @@ fn half<'a>(file: &'a Path, node: &'a Node) -> Result<Half<'a>, CalibError> {
         prefix: "",
     };
     if doc.has(&["T_BS"]) {
-        return single::euroc(doc).map(Half::Single);
+        return single::euroc(doc).map(|camera| Half::Single(Box::new(camera)));
     }
     if doc.has(&["projection_matrix"])
         || (doc.has(&["K", "k"]) && doc.has(&["P", "p"]))
         || (doc.has(&["camera_matrix"]) && doc.has(&["camera_name", "rectification_matrix"]))
     {
-        return single::ros(doc).map(Half::Single);
+        return single::ros(doc).map(|camera| Half::Single(Box::new(camera)));
     }
     if opencv::is_stereo(&doc) {
         return opencv::parts(doc).map(|parts| Half::Parts(Box::new(parts)));
@@ -280,4 +279,134 @@ fn sibling(path: &Path) -> Option<[PathBuf; 2]> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::frame::Size;
+
+    const SAMPLES: [&str; 6] = [
+        include_str!("../../../calib/kitti_odometry_06.txt"),
+        include_str!("../../../calib/kitti_2015.txt"),
+        include_str!("../../../calib/euroc_v1.yaml"),
+        include_str!("../../../calib/template.yaml"),
+        "%YAML:1.0\nsensor_type: camera\nT_BS:\n  cols: 4\n  rows: 4\n  data: [0, -1, 0, -0.02,\n    \
+         1, 0, 0, -0.06,\n    0, 0, 1, 0.0098,\n    0.0, 0.0, 0.0, 1.0]\nrate_hz: 20\n\
+         resolution: [752, 480]\ncamera_model: pinhole\n\
+         intrinsics: [458.654, 457.296, 367.215, 248.375] #fu, fv, cu, cv\n\
+         distortion_model: radial-tangential\n\
+         distortion_coefficients: [-0.28340811, 0.07395907, 0.00019359, 1.76e-05]\n",
+        "image_width: 640\nimage_height: 480\ncamera_name: left\ncamera_matrix:\n  rows: 3\n  \
+         cols: 3\n  data: [500, 0, 320, 0, 500, 240, 0, 0, 1]\ndistortion_model: plumb_bob\n\
+         distortion_coefficients:\n  rows: 1\n  cols: 5\n  data: [-0.1, 0.01, 0, 0, 0]\n\
+         rectification_matrix:\n  rows: 3\n  cols: 3\n  data: [1, 0, 0, 0, 1, 0, 0, 0, 1]\n\
+         projection_matrix:\n  rows: 3\n  cols: 4\n  \
+         data: [480, 0, 310, -96, 0, 480, 230, 0, 0, 0, 1, 0]\n",
+    ];
+
+    /// Everything that happens to a text, without looking for other files. Whether it is
+    /// understood as a rig, or as one camera of it.
+    fn survives(text: &str) -> bool {
+        let file = Path::new("fuzz");
+        let mut good = false;
+        for pair in [Pair::First, Pair::Second] {
+            let rig = match recognise(file, text, pair) {
+                Ok(Found::Rig(rig)) => Ok(*rig),
+                Ok(Found::Yaml(tree)) => match half(file, &tree) {
+                    Ok(Half::Parts(parts)) => parts.rig(),
+                    Ok(Half::Single(camera)) => {
+                        let second = half(file, &tree);
+                        match second {
+                            // With itself: the base line is 0.
+                            Ok(Half::Single(second)) => {
+                                good = true;
+                                single::pair(*camera, *second)
+                            }
+                            _ => continue,
+                        }
+                    }
+                    Err(e) => Err(e),
+                },
+                Err(e) => Err(e),
+            };
+            match rig {
+                Ok(rig) => {
+                    good = true;
+                    for rig in [rig.clone(), rig.scaled_down(3), rig.scaled_down(0)] {
+                        let _ = rig
+                            .cropped(1, 2, Size::new(5, 4))
+                            .rectification(Size::new(5, 4));
+                    }
+                }
+                Err(e) => assert!(e.to_string().starts_with("fuzz"), "{e}"),
+            }
+        }
+        good
+    }
+
+    #[test]
+    fn files_cut_off_anywhere() {
+        for sample in SAMPLES {
+            assert!(survives(sample));
+            for end in 0..sample.len() {
+                survives(&String::from_utf8_lossy(&sample.as_bytes()[..end]));
+            }
+        }
+    }
+
+    #[test]
+    fn lines_lost_anywhere() {
+        for sample in SAMPLES {
+            let lines: Vec<_> = sample.lines().collect();
+            for i in 0..lines.len() {
+                let mut rest = lines.clone();
+                rest.remove(i);
+                survives(&rest.join("\n"));
+            }
+        }
+    }
+
+    #[test]
+    fn endless_repetition() {
+        for word in [
+            "? ", "{", "a: ", "a:\n", "- a\n", "'", "\"", "!x ", "&a ", ": ", "\t", "|\n", "%",
+            "P0: 1\n", "1 ",
+        ] {
+            survives(&word.repeat(20_000));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn bytes_changed(
+            sample in 0..SAMPLES.len(),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        ) {
+            let mut bytes = SAMPLES[sample].as_bytes().to_vec();
+            for (at, byte) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            survives(&String::from_utf8_lossy(&bytes));
+        }
+
+        #[test]
+        fn characters_changed(
+            sample in 0..SAMPLES.len(),
+            changes in prop::collection::vec(
+                (any::<prop::sample::Index>(), "[-0-9.eE:,&*#?!|>%'\"{}\\[\\] \n\t]"), 1..6),
+        ) {
+            let mut bytes = SAMPLES[sample].as_bytes().to_vec();
+            for (at, c) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = c.as_bytes()[0];
+            }
+            survives(&String::from_utf8_lossy(&bytes));
+        }
+    }
 }

@@ -202,7 +202,7 @@ impl<'a> Parts<'a> {
 /// `[1 0 0 -cx, 0 1 0 -cy, 0 0 0 f, 0 0 1/B (cx' - cx)/B]` up to sign of the last row's third.
 fn from_q(at: &At<'_>, q: &[f64; 16], unit_m: f64, size: Option<Size>) -> Result<Rig, CalibError> {
     let (f, per) = (q[11], q[14].abs());
-    if !(per > 0.0) {
+    if per == 0.0 {
         return Err(at.error(format!("Q[3,2] = {}", q[14]), "1 / base line"));
     }
     let shift = q[15] / per;
