@@ -674,12 +674,12 @@ fn euroc_tables() {
     let head = "#timestamp [ns],filename\r\n";
     fs::write(
         left.join("data.csv"),
-        format!("{head}100,7.png\r\n200,8.png\r\n300,9.png\r\n"),
+        format!("{head}50,5.png\r\n100,7.png\r\n200,9.png\r\n300,8.png\r\n400,10.png\r\n"),
     )
     .unwrap();
     fs::write(
         right.join("data.csv"),
-        format!("{head}100,7.png\n200,8.png\n300,8.png\n"),
+        format!("{head}100,7.png\n200,8.png\n300,8.png\n400,8.png\n"),
     )
     .unwrap();
     let drive = open(root, &with_camera());
@@ -687,11 +687,16 @@ fn euroc_tables() {
         all(&drive),
         [
             Seen::Frame(100, 0, Some(0)),
-            Seen::Frame(200, 1, Some(1)),
-            Seen::Gap(300, Gap::Missing)
-        ]
+            Seen::Gap(200, Gap::Missing),
+            Seen::Frame(300, 1, Some(1)),
+        ],
+        "a clip of a longer table"
     );
     for (rows, text) in [
+        (
+            "101,7.png\n102,8.png",
+            "DIR/mav0: no first frame: no time stamp has a picture of each camera",
+        ),
         (
             "100,7.png\n90,8.png",
             "DIR/mav0/cam0/data.csv line 3: 90 is not later than the line before",
@@ -1184,6 +1189,19 @@ fn real_drives() {
         assert!(!drive.segments()[0].rig.is_rectified());
         assert_eq!(stamps(&drive)[0], 1_403_715_273_262_142_976);
         assert_eq!(all(&drive).len(), 2);
+        let mut options = DriveOptions {
+            disparity: Some(path.join("mav0/cam0/data")),
+            ..DriveOptions::default()
+        };
+        options.source.disparity_scale = Some(1.0);
+        open(&path, &options);
+        options.input.scale_down = 2;
+        let (text, exit) = failure(&path, &path, &options);
+        assert!(
+            text.starts_with("[input] crop: the pictures of this drive are not"),
+            "{text}"
+        );
+        assert_eq!(exit, ExitKind::Configuration);
     }
 }
 
