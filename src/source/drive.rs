@@ -121,6 +121,16 @@ impl Drive {
                     expected,
                 });
             }
+            if files.disparity.is_some() && !rig.is_rectified() && options.input.changes_geometry()
+            {
+                return Err(SourceError::Config {
+                    section: "input",
+                    key: "crop",
+                    text: "the pictures of this drive are not rectified, stored disparities are; \
+                           crop and scale_down can't fit both"
+                        .into(),
+                });
+            }
             let prepare = Prepare {
                 part: options.input.part_of(size)?,
                 scale_down: options.input.scale_down,

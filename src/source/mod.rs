@@ -6,10 +6,12 @@
 //! # What is a frame, what is a gap
 //! Frames are the pairs of a drive, in the order of the numbers in their file names. Where all
 //! names are whole numbers and the layout counts frames by them (KITTI odometry and raw, `left`
-//! + `right`), a number left out is a missing frame: the step is the smallest difference of
+//! and `right`), a number left out is a missing frame: the step is the smallest difference of
 //! neighbours, and there may not be more holes than pictures, else the numbers are names only.
 //! The numbers of KITTI stereo are separate pictures, the stamps of EuRoC times: no holes there.
-//! A frame of which a file is missing, damaged or of another size than the first of its segment
+//!
+//! A drive begins with a whole frame, or it is refused (EuRoC, whose cameras do not start at
+//! once: at the first pair). After that a frame of which a file is missing, damaged or of another size than the first of its segment
 //! is a [`Gap`], in its place.
 mod decode;
 mod describe;

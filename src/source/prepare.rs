@@ -1,4 +1,6 @@
 //! What `[input]` does to the pictures, pixel by pixel.
+use std::ops::Range;
+
 use super::{
     options::Crop,
     picture::{Picture, grey_of},
@@ -140,15 +142,25 @@ impl Prepare {
 pub(super) fn mask_of_polygons(size: Size, polygons: &[Vec<[f64; 2]>]) -> Mask {
     let mut mask = Image::filled(size.width, size.height, 255);
     for polygon in polygons {
-        for (y, row) in mask.rows_mut().enumerate() {
-            for (x, masked) in row.iter_mut().enumerate() {
+        let columns = whole(polygon.iter().map(|p| p[0]), size.width);
+        for y in whole(polygon.iter().map(|p| p[1]), size.height) {
+            let row = mask.row_mut(y);
+            for x in columns.clone() {
                 if covers(polygon, x as f64, y as f64) {
-                    *masked = 0;
+                    row[x] = 0;
                 }
             }
         }
     }
     mask
+}
+
+/// The whole coordinates from 0 to below `end` within the span of some numbers.
+fn whole(numbers: impl Iterator<Item = f64> + Clone, end: usize) -> Range<usize> {
+    let from = numbers.clone().fold(f64::INFINITY, f64::min).ceil();
+    let to = numbers.fold(f64::NEG_INFINITY, f64::max).floor() + 1.0;
+    // Conversion stops at 0.
+    from as usize..end.min(to as usize)
 }
 
 fn covers(polygon: &[[f64; 2]], x: f64, y: f64) -> bool {

@@ -19,6 +19,9 @@ use crate::{
 /// Opens `path` or its `mav0`; pairs are pictures of equal stamp. Pictures of one camera alone
 /// before the first and after the last pair are passed over: the cameras do not start and stop at
 /// once.
+///
+/// What `data.csv` lists counts as a picture only where its file is there, as far as the two ends
+/// are concerned; between them it is a gap.
 pub(super) fn open(path: &Path, options: &DriveOptions) -> Option<Result<Layout, SourceError>> {
     let base = [path.join("mav0"), path.to_path_buf()]
         .into_iter()
@@ -51,21 +54,12 @@ fn open_base(base: &Path, options: &DriveOptions) -> Result<Layout, SourceError>
         for (stamp, file) in rights {
             pairs.entry(stamp).or_default()[1] = Some(file);
         }
-        let whole = |p: &[Option<PathBuf>; 2]| p.iter().all(Option::is_some);
-        let stamps: Vec<u64> = pairs
-            .iter()
-            .filter(|(_, p)| whole(p))
-            .map(|(s, _)| *s)
-            .collect();
-        let (Some(&first), Some(&last)) = (stamps.first(), stamps.last()) else {
-            return Err(SourceError::NoFirstFrame {
-                path: right.join("data").join(format!(
-                    "{}.png",
-                    pairs.keys().next().copied().unwrap_or_default()
-                )),
-            });
-        };
-        pairs.retain(|stamp, _| (first..=last).contains(stamp));
+    }
+    if !trim(&mut pairs, if stereo { 2 } else { 1 }) {
+        return Err(SourceError::FirstFrame {
+            path: base.into(),
+            text: "no first frame: no time stamp has a picture of each camera".into(),
+        });
     }
     let mut frames = Vec::with_capacity(pairs.len());
     let mut stamps = Vec::with_capacity(pairs.len());
@@ -93,6 +87,28 @@ fn open_base(base: &Path, options: &DriveOptions) -> Result<Layout, SourceError>
         pair: Pair::First,
         times: Times::Stamps(stamps, "stamps"),
     })
+}
+
+/// Cuts off what is not whole at both ends; false where nothing is.
+fn trim(pairs: &mut BTreeMap<u64, [Option<PathBuf>; 2]>, cameras: usize) -> bool {
+    let there = |file: &Option<PathBuf>| file.as_ref().is_some_and(|f| f.exists());
+    let whole = |(stamp, files): (&u64, &[Option<PathBuf>; 2])| {
+        files[..cameras].iter().all(there).then_some(*stamp)
+    };
+    let first = pairs.iter().find_map(whole);
+    let last = pairs.iter().rev().find_map(whole);
+    let (Some(first), Some(last)) = (first, last) else {
+        return false;
+    };
+    let listed = pairs.len();
+    pairs.retain(|stamp, _| (first..=last).contains(stamp));
+    if pairs.len() != listed {
+        log::warn!(
+            "{} time stamps before the first pair or after the last one are passed over",
+            listed - pairs.len()
+        );
+    }
+    true
 }
 
 /// The pictures of one camera with their stamps, ns: from `data.csv`, else from the file names.

@@ -193,15 +193,15 @@ impl PictureReader {
 
 /// Opens a plain file; a folder or anything else is refused here, with a clear text.
 fn open(path: &Path) -> Result<File, PictureError> {
-    let file = File::open(path)?;
-    let meta = file.metadata()?;
+    // Before it is opened: to open a pipe may wait for ever.
+    let meta = std::fs::metadata(path)?;
     if !meta.is_file() {
         return Err(PictureError::Format("not a file".into()));
     }
     if meta.len() > MAX_FILE {
         return Err(PictureError::TooLarge(format!("{} bytes", meta.len())));
     }
-    Ok(file)
+    Ok(File::open(path)?)
 }
 
 /// Reads a picture file.

@@ -1,0 +1,225 @@
+//! Decoding ahead of the loop: order, waiting, buffers that go round, the end.
+mod common;
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+    fs,
+    path::Path,
+};
+
+use roadloop::{
+    frame::{Camera, FrameSet, Gap, Image, Size},
+    sink,
+    source::{Drive, DriveOptions, Next, Prefetch, Source},
+};
+use tempfile::TempDir;
+
+/// Counts what the thread that asks takes from the heap.
+struct Counting;
+
+thread_local! {
+    static TAKEN: Cell<usize> = const { Cell::new(0) };
+}
+
+fn count() {
+    // Not there any more while the thread ends.
+    let _ = TAKEN.try_with(|n| n.set(n.get() + 1));
+}
+
+// SAFETY: everything is handed to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        unsafe { System.alloc_zeroed(layout) }
+    }
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        unsafe { System.realloc(at, layout, size) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static HEAP: Counting = Counting;
+
+fn options() -> DriveOptions {
+    DriveOptions {
+        camera: Some(Camera {
+            focal_px: 700.0,
+            cx: 16.0,
+            cy: 8.0,
+            baseline_m: 0.5,
+        }),
+        ..DriveOptions::default()
+    }
+}
+
+/// `n` pairs of 33 x 17 px; each tenth frame but the first has no right picture.
+fn drive(n: usize) -> (TempDir, Drive) {
+    let dir = tempfile::tempdir().unwrap();
+    let save = |camera: &str, k: usize| {
+        let path = dir.path().join(camera).join(format!("{k:06}.png"));
+        let image = Image::from_fn(33, 17, |x, y| (x * y + k) as u8);
+        sink::png::write_grey(&path, &image).unwrap();
+    };
+    for camera in ["left", "right"] {
+        fs::create_dir(dir.path().join(camera)).unwrap();
+    }
+    for k in 0..n {
+        save("left", k);
+        if k == 0 || k % 10 != 0 {
+            save("right", k);
+        }
+    }
+    let drive = Drive::open(dir.path(), &options()).unwrap();
+    (dir, drive)
+}
+
+fn check(set: &FrameSet, k: usize) {
+    assert_eq!((set.id.index, set.id.number), (k, k as u64));
+    let expected = Image::from_fn(33, 17, |x, y| (x * y + k) as u8);
+    assert_eq!(set.left, expected);
+    assert_eq!(set.right.as_ref(), Some(&expected));
+}
+
+#[test]
+fn every_frame_once_in_order_for_any_number_of_slots() {
+    let (_dir, drive) = drive(35);
+    for slots in [0, 1, 2, 3, 8, 100] {
+        let mut source = Prefetch::start(&drive, 0, slots);
+        for k in 0..35 {
+            assert_eq!(source.remaining(), 35 - k);
+            match source.next(u64::MAX) {
+                Next::Frame(set) => {
+                    check(&set, k);
+                    assert!(k == 0 || k % 10 != 0);
+                    source.recycle(set);
+                }
+                Next::Gap(id, gap) => {
+                    assert_eq!((id.index, gap), (k, Gap::Missing));
+                    assert!(k > 0 && k % 10 == 0);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        for _ in 0..3 {
+            assert!(matches!(source.next(u64::MAX), Next::End));
+        }
+    }
+}
+
+#[test]
+fn asking_allocates_nothing() {
+    let (_dir, drive) = drive(400);
+    let mut source = Prefetch::start(&drive, 0, 3);
+    let mut before = 0;
+    for k in 0..400 {
+        if k == 20 {
+            before = TAKEN.get();
+        }
+        match source.next(u64::MAX) {
+            Next::Frame(set) => source.recycle(set),
+            Next::Gap(..) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(TAKEN.get() - before, 0, "allocations in 380 frames");
+}
+
+#[test]
+fn who_keeps_all_slots_gets_nothing_until_one_is_given_back() {
+    let (_dir, drive) = drive(9);
+    let mut source = Prefetch::start(&drive, 0, 2);
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        match source.next(u64::MAX) {
+            Next::Frame(set) => held.push(set),
+            other => panic!("{other:?}"),
+        }
+    }
+    for wait_ns in [0, 1, 1000] {
+        assert!(matches!(source.next(wait_ns), Next::Nothing));
+    }
+    assert_eq!(source.remaining(), 7);
+    source.recycle(held.remove(0));
+    match source.next(u64::MAX) {
+        Next::Frame(set) => check(&set, 2),
+        other => panic!("{other:?}"),
+    }
+    // What is still out was not touched.
+    check(&held[0], 1);
+}
+
+#[test]
+fn frame_sets_from_elsewhere_are_made_to_fit() {
+    let (_dir, drive) = drive(9);
+    let mut source = Prefetch::start(&drive, 0, 1);
+    for k in 0..9 {
+        match source.next(u64::MAX) {
+            Next::Frame(set) => {
+                check(&set, k);
+                source.recycle(Box::new(FrameSet::stereo(Size::new(5, 3 + k))));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn dropping_ends_the_thread_whatever_it_waits_for() {
+    let (_dir, drive) = drive(30);
+    // At work or with a full queue.
+    drop(Prefetch::start(&drive, 0, 2));
+    // With nothing to decode into.
+    let mut source = Prefetch::start(&drive, 0, 1);
+    let held = source.next(u64::MAX);
+    drop(source);
+    assert!(matches!(held, Next::Frame(_)));
+}
+
+#[test]
+fn a_drive_that_goes_away_ends_in_gaps() {
+    let (dir, drive) = drive(20);
+    drop(dir);
+    let mut source = Prefetch::start(&drive, 0, 2);
+    let mut gaps = 0;
+    loop {
+        match source.next(u64::MAX) {
+            Next::Gap(id, Gap::Missing) => assert_eq!(id.index, gaps),
+            Next::End => break,
+            other => panic!("{other:?}"),
+        }
+        gaps += 1;
+    }
+    assert_eq!(gaps, 20);
+}
+
+#[test]
+fn the_same_bytes_each_time() {
+    let Some(path) = common::data("kitti_odom_06") else {
+        return;
+    };
+    let sums = |path: &Path| {
+        let mut options = options();
+        options.frames = Some(0..4);
+        let drive = Drive::open(path, &options).unwrap();
+        let mut source = Prefetch::start(&drive, 0, 3);
+        let mut sums = Vec::new();
+        while let Next::Frame(set) = source.next(u64::MAX) {
+            let hash = xxhash_rust::xxh3::xxh3_64(set.left.data());
+            sums.push((set.id, hash));
+            source.recycle(set);
+        }
+        sums
+    };
+    let first = sums(&path);
+    assert_eq!(first.len(), 4);
+    assert_eq!(sums(&path), first);
+}
