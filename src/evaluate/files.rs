@@ -142,11 +142,14 @@ fn wrong_kind(path: &Path, picture: &Picture, expected: &'static str) -> Evaluat
     }
 }
 
+/// Frame number, result and truth of each pair, and what has no partner.
+pub(super) type Matched<'a, A, B> = (Vec<(u64, &'a A, &'a B)>, Unmatched);
+
 /// Matches two sides by frame number; those of one side only are named.
 pub(super) fn matched<'a, A, B>(
     results: (&Path, &'a BTreeMap<u64, A>),
     truth: (&Path, &'a BTreeMap<u64, B>),
-) -> Result<(Vec<(u64, &'a A, &'a B)>, Unmatched), EvaluateError> {
+) -> Result<Matched<'a, A, B>, EvaluateError> {
     let pairs: Vec<_> = results
         .1
         .iter()

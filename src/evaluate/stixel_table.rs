@@ -45,8 +45,29 @@ pub struct Row {
 pub struct FrameStixels {
     /// Width of a column, px; column `u` begins at `u * width`.
     pub width: u32,
-    /// The columns from the left, each from top to bottom.
-    pub columns: Vec<Vec<Row>>,
+    /// The columns that have stixels, by number, each from top to bottom. (Not a list: a table
+    /// with one high number in it must not take the memory of all columns before.)
+    lists: BTreeMap<u32, Vec<Row>>,
+}
+
+impl FrameStixels {
+    /// Columns up to the last one that has stixels.
+    pub fn columns(&self) -> usize {
+        self.lists.keys().next_back().map_or(0, |&u| u as usize + 1)
+    }
+
+    /// The stixels of column `u`, top to bottom.
+    pub fn column(&self, u: usize) -> &[Row] {
+        let list = u32::try_from(u).ok().and_then(|u| self.lists.get(&u));
+        list.map_or(&[], Vec::as_slice)
+    }
+
+    /// The columns that have stixels, from the left.
+    pub fn lists(&self) -> impl Iterator<Item = (usize, &[Row])> + '_ {
+        self.lists
+            .iter()
+            .map(|(&u, list)| (u as usize, list.as_slice()))
+    }
 }
 
 /// A whole table, by frame number.
@@ -192,7 +213,7 @@ fn add(table: &mut StixelTable, record: &csv::StringRecord) -> Result<(), String
     }
     let stixels = table.frames.entry(frame).or_insert_with(|| FrameStixels {
         width: width as u32,
-        columns: Vec::new(),
+        lists: BTreeMap::new(),
     });
     if u64::from(stixels.width) != width {
         return Err(format!(
@@ -200,11 +221,7 @@ fn add(table: &mut StixelTable, record: &csv::StringRecord) -> Result<(), String
             stixels.width
         ));
     }
-    let column = column as usize;
-    if column >= stixels.columns.len() {
-        stixels.columns.resize_with(column + 1, Vec::new);
-    }
-    let list = &mut stixels.columns[column];
+    let list = stixels.lists.entry(column as u32).or_default();
     if let Some(last) = list.last()
         && top <= last.base
     {
@@ -247,9 +264,9 @@ mod tests {
         let table = read_text(&text).unwrap();
         assert_eq!(table.frames.len(), 1);
         let frame = &table.frames[&7];
-        assert_eq!((frame.width, frame.columns.len()), (5, 3));
+        assert_eq!((frame.width, frame.columns()), (5, 3));
         assert_eq!(
-            frame.columns[0],
+            frame.column(0),
             [
                 Row {
                     class: Class::Sky,
@@ -269,8 +286,8 @@ mod tests {
                 },
             ]
         );
-        assert!(frame.columns[1].is_empty());
-        assert_eq!(frame.columns[2][0].class, Class::Ground);
+        assert!(frame.column(1).is_empty() && frame.column(9).is_empty());
+        assert_eq!(frame.column(2)[0].class, Class::Ground);
         assert!(read_text(HEAD).unwrap().frames.is_empty());
     }
 

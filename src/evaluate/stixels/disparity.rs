@@ -78,7 +78,8 @@ fn tally(stixels: &FrameStixels, truth: &Image<u16>) -> Tally {
     let mut object = vec![0u16; truth.height()];
     let mut tally = Tally::default();
     let width = stixels.width as usize;
-    for (u, column) in stixels.columns.iter().enumerate() {
+    for u in 0..stixels.columns() {
+        let column = stixels.column(u);
         object.fill(0);
         for s in column.iter().filter(|s| s.class == Class::Object) {
             if let Some(px) = s.disparity_px {

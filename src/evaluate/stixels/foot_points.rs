@@ -124,7 +124,7 @@ pub struct Report {
 fn offset(stixels: &FrameStixels, point: &Point, shift_px_m: f64) -> Option<f64> {
     let width = f64::from(stixels.width);
     let mut best: Option<f64> = None;
-    for (u, column) in stixels.columns.iter().enumerate() {
+    for (u, column) in stixels.lists() {
         for s in column.iter().filter(|s| s.class == Class::Object) {
             let shift = match s.depth_m {
                 Some(z) if z > 0.0 => shift_px_m / z,

@@ -248,7 +248,8 @@ fn count(
     let mut confusion = Confusion::default();
     let mut found = vec![3usize; truth.height()];
     let width = stixels.width as usize;
-    for (u, column) in stixels.columns.iter().enumerate() {
+    for u in 0..stixels.columns() {
+        let column = stixels.column(u);
         found.fill(3);
         for s in column {
             found[usize::from(s.top)..=usize::from(s.base)].fill(s.class as usize);

@@ -162,9 +162,9 @@ fn check_size(
     truth: &Path,
     size: crate::frame::Size,
 ) -> Result<(), EvaluateError> {
-    let rows = stixels.columns.iter().flatten().map(|s| s.base);
+    let rows = stixels.lists().flat_map(|(_, list)| list).map(|s| s.base);
     let height = rows.max().map_or(0, |base| usize::from(base) + 1);
-    let width = stixels.columns.len() * stixels.width as usize;
+    let width = stixels.columns() * stixels.width as usize;
     let rest = size.width.checked_sub(width);
     if height == size.height && rest.is_some_and(|rest| rest < stixels.width as usize) {
         return Ok(());

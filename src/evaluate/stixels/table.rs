@@ -162,13 +162,12 @@ pub(super) fn evaluate(
             });
         }
         let mut of_frame = Counts::default();
-        for u in 0..result.columns.len().max(truth.columns.len()) {
-            let list = |columns: &'_ [Vec<Row>]| columns.get(u).cloned().unwrap_or_default();
-            let (a, b) = (list(&result.columns), list(&truth.columns));
+        for u in 0..result.columns().max(truth.columns()) {
+            let (a, b) = (result.column(u), truth.column(u));
             let key = |s: &Row| (s.class, s.top, s.base);
             columns += 1;
             columns_equal += u64::from(a.iter().map(key).eq(b.iter().map(key)));
-            for (total, counts) in classes.iter_mut().zip(count(&a, &b, tolerance_px)) {
+            for (total, counts) in classes.iter_mut().zip(count(a, b, tolerance_px)) {
                 total.merge(&counts);
                 of_frame.merge(&counts);
             }
