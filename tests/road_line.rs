@@ -402,6 +402,78 @@ fn the_reference_disparity_gives_the_least_squares_line() {
     assert!((last - 108.4).abs() < 0.5, "{last}");
 }
 
+/// Disparities by plain block matching (sum of absolute differences, 7x7 px) in every 8th
+/// column, where the best is clearly better than all but its neighbours.
+fn block_matches(left: &Image<u8>, right: &Image<u8>) -> Disparity {
+    let (w, h) = (left.width(), left.height());
+    let mut result = Image::filled(w, h, INVALID);
+    let cost = |x: usize, y: usize, d: usize| -> u32 {
+        (y - 3..=y + 3)
+            .map(|row| {
+                let a = &left.row(row)[x - 3..x + 4];
+                let b = &right.row(row)[x - d - 3..x - d + 4];
+                a.iter()
+                    .zip(b)
+                    .map(|(a, b)| u32::from(a.abs_diff(*b)))
+                    .sum::<u32>()
+            })
+            .sum()
+    };
+    for y in 3..h - 3 {
+        for x in (132..w - 4).step_by(8) {
+            let costs: [u32; 128] = std::array::from_fn(|d| cost(x, y, d));
+            let best = (0..128).min_by_key(|&d| costs[d]).unwrap();
+            let other = (0..128usize)
+                .filter(|d| d.abs_diff(best) > 1)
+                .map(|d| costs[d])
+                .min();
+            if best > 0 && best < 127 && other.unwrap() * 4 > costs[best] * 5 {
+                let (a, b, c) = (costs[best - 1], costs[best], costs[best + 1]);
+                let q = f64::from(a + c - 2 * b).max(1.0);
+                let d = best as f64 + (f64::from(a) - f64::from(c)) / (2.0 * q);
+                result.set(x, y, (d * 256.0) as u16);
+            }
+        }
+    }
+    result
+}
+
+#[test]
+fn a_real_drive_keeps_its_camera_height() {
+    let Some(drive) = common::data("kitti_odom_06") else {
+        return;
+    };
+    let read =
+        |side: &str, n: usize| match picture::read(&drive.join(side).join(format!("{n:06}.png"))) {
+            Ok(Picture::Grey8(image)) => image,
+            other => panic!("8-bit grey expected: {other:?}"),
+        };
+    let mut plan = None;
+    let mut before: Option<Road> = None;
+    for n in [10, 11, 12] {
+        let d = block_matches(&read("image_l", n), &read("image_r", n));
+        let plan = plan.get_or_insert_with(|| self::plan(d.size()));
+        let road = run(plan, &d);
+        assert_eq!(road.origin, RoadOrigin::Measured, "frame {n}: {road:?}");
+        // KITTI's cameras are 1.65 m above the road.
+        assert!(
+            (road.camera_height_m - 1.65).abs() < 0.06,
+            "frame {n}: {road:?}"
+        );
+        assert!(
+            (road.horizon_row - 172.0).abs() < 5.0,
+            "frame {n}: {road:?}"
+        );
+        if let Some(before) = before {
+            assert!(
+                (road.horizon_row - before.horizon_row).abs() < 3.0,
+                "frame {n}: {road:?}"
+            );
+        }
+        before = Some(road);
+    }
+}
+
 #[test]
 fn wrong_parameters_are_named() {
     let size = Size::new(10, 10);

@@ -85,7 +85,8 @@ pub struct Plan {
     step: i64,
     /// [`Params::inlier_ratio`] in 1/65536.
     inlier_ratio: i64,
-    /// What one row may say at most, and what makes it a row with ground.
+    /// What one row may say at most, and how many pixels at least make it a row with ground
+    /// (besides a sixteenth of its valid ones, more than evenly spread noise has in the band).
     cap: i64,
     ground: i64,
     tracker: Tracker,
@@ -151,7 +152,7 @@ impl Plan {
             step,
             inlier_ratio: (params.inlier_ratio * ONE) as i64,
             cap: (size.width as i64 / 2).max(1),
-            ground: (size.width as i64 / 32).max(1),
+            ground: (size.width as i64 / 256).max(1),
             tracker: Tracker::new(params, camera),
         })
     }
@@ -218,12 +219,14 @@ impl Plan {
         let mut v = Votes::default();
         let mut y = a.div_ceil(every) * every;
         while y < b {
-            let (inside, below) = self.band(self.row(y), line.at(y), reach);
+            let row = self.row(y);
+            let (inside, below) = self.band(row, line.at(y), reach);
             let inside = (inside >> 32) as i64;
             v.inside += inside.min(self.cap);
             v.below += below.min(self.cap);
             v.rows += 1;
-            v.ground_rows += i64::from(inside >= self.ground);
+            let valid = (row[self.bins] >> 32) as i64;
+            v.ground_rows += i64::from(inside >= self.ground && 16 * inside >= valid);
             y += every;
         }
         v

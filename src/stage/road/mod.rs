@@ -13,11 +13,12 @@
 //!    highest score wins, then the first line of the grid. The line of the frame before stands in as well and wins
 //!    when it has 7/8 of that score.
 //! 3. **Fit.** Least squares over the rows' mean disparities of the pixels within the band
-//!    around the line, weight as in 2, four times. Sums are exact integers; the division that
+//!    around the line, weight limited as in 2, four times. Sums are exact integers; the division that
 //!    ends them is `f64`.
 //! 4. **Judgement.** The line counts as measured when height and pitch are plausible, enough of
-//!    the rows that it crosses have ground pixels ([`Params::min_support`]), and the inliers
-//!    spread over more disparities than a wall in the band could.
+//!    the rows that it crosses show ground ([`Params::min_support`]; a row does with a sixteenth
+//!    of its valid pixels and 1/256 of its width in the band), and the inliers spread over more
+//!    disparities than a wall in the band could.
 //! 5. **Tracking.** The slope (camera height) follows slowly, the horizon (pitch) quickly; see
 //!    [`Params`]. Where nothing is measured the last good line is held, and before there is
 //!    one, the assumed camera stands in. A frame never goes without.
@@ -51,10 +52,10 @@ pub struct Params {
     pub max_camera_height_m: f64,
     /// Largest plausible pitch up or down.
     pub max_pitch_rad: f64,
-    /// How far from the line a disparity is still ground; to it comes
+    /// How far from the line a disparity is still ground.
     pub inlier_px: f64,
-    /// this share of the line's disparity: what crossfall, kerbs and a stereo that errs in
-    /// proportion need.
+    /// Added to [`Params::inlier_px`]: this share of the line's disparity, for crossfall and a
+    /// stereo that errs in proportion to disparity.
     pub inlier_ratio: f64,
     /// Ground farther than this (nearer to the horizon) is not looked at.
     pub min_disparity_px: f64,

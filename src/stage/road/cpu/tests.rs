@@ -114,7 +114,9 @@ proptest! {
             votes.rows += 1;
             votes.inside += n.min(cap);
             votes.below += below.min(cap);
-            votes.ground_rows += i64::from(n >= (d.width() as i64 / 32).max(1));
+            votes.ground_rows += i64::from(
+                n >= (d.width() as i64 / 256).max(1) && 16 * n >= usable(&d, &mask, y).count() as i64,
+            );
             if n > 0 {
                 // The sum of a row is rounded to 1/256 px.
                 let weight = n.min(cap) as f64;
