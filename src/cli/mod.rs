@@ -1,4 +1,6 @@
 //! The command line, one file a command.
+pub mod synth;
+
 use std::process::ExitCode;
 
 /// Parses the command line and runs the command.

@@ -1,5 +1,6 @@
 //! Where frames come from.
 pub mod picture;
+pub mod synth;
 
 use crate::frame::{FrameId, FrameSet, Gap};
 
