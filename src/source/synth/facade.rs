@@ -1,5 +1,5 @@
 //! House fronts.
-use super::maths::{Light, V, band, grain, hash, noise2, ramp, rgb, split, unit};
+use super::maths::{Light, band, grain, hash, noise2, ramp, rgb, split, unit};
 use super::paint::Surface;
 
 /// How a house looks.
@@ -106,8 +106,12 @@ impl Facade {
         let col = split((u + shift) / 0.26);
         let fade = 1.0 - ramp(px, 0.02, 0.09) as f32;
         let tone = unit(hash(row.0, col.0, self.salt)) - 0.5;
-        let joint = band(f64::from(row.1) * 0.085, -1.0, 0.012, px)
-            .max(band(f64::from(col.1) * 0.26, -1.0, 0.012, px));
+        let joint = band(f64::from(row.1) * 0.085, -1.0, 0.012, px).max(band(
+            f64::from(col.1) * 0.26,
+            -1.0,
+            0.012,
+            px,
+        ));
         let wall = wall * (1.0 + 0.35 * tone * fade);
         wall.mix(rgb(176, 168, 156), 0.6 * joint * fade)
     }
@@ -124,9 +128,15 @@ impl Facade {
             if b > 1.95 {
                 return glass(self.salt ^ 9, a, b - 1.95, g);
             }
-            let panel = (a.abs() - 0.26).abs() < 0.17 && ((b - 0.5).abs() < 0.3 || (b - 1.4).abs() < 0.4);
+            let panel =
+                (a.abs() - 0.26).abs() < 0.17 && ((b - 0.5).abs() < 0.3 || (b - 1.4).abs() < 0.4);
             let h = hash(9, 9, self.salt);
-            let tones = [rgb(40, 72, 58), rgb(110, 38, 34), rgb(42, 56, 88), rgb(96, 66, 40)];
+            let tones = [
+                rgb(40, 72, 58),
+                rgb(110, 38, 34),
+                rgb(42, 56, 88),
+                rgb(96, 66, 40),
+            ];
             let tone = tones[(h % 4) as usize];
             return plain(tone * (if panel { 0.75 } else { 1.0 } + 0.3 * g));
         }
@@ -139,7 +149,12 @@ impl Facade {
             ..Surface::default()
         };
         let h = hash(5, 5, self.salt);
-        let tones = [rgb(150, 40, 36), rgb(34, 84, 96), rgb(46, 46, 50), rgb(190, 150, 60)];
+        let tones = [
+            rgb(150, 40, 36),
+            rgb(34, 84, 96),
+            rgb(46, 46, 50),
+            rgb(190, 150, 60),
+        ];
         let tone = tones[(h >> 4 & 3) as usize];
         if b > 2.5 && b < 3.02 {
             // Signboard with strokes that pass for letters.
@@ -149,7 +164,11 @@ impl Facade {
                 && f > 0.15
                 && f < 0.8
                 && noise2(f64::from(f) * 3.0 + f64::from(n) * 9.0, b * 14.0, self.salt) > 0.42;
-            return plain(if stroke { rgb(240, 236, 220) } else { tone * (1.0 + 0.2 * g) });
+            return plain(if stroke {
+                rgb(240, 236, 220)
+            } else {
+                tone * (1.0 + 0.2 * g)
+            });
         }
         if b < 0.45 {
             return plain(tone * (0.6 + 0.3 * g));
@@ -180,7 +199,10 @@ impl Facade {
         if w < half && b > lo && b < hi {
             // The reveal throws a shadow on the upper edge of the panes.
             let shade = if b > hi - 0.13 { 0.45 } else { 1.0 };
-            let frame = w > half - 0.07 || b < lo + 0.07 || b > hi - 0.07 || w < 0.035
+            let frame = w > half - 0.07
+                || b < lo + 0.07
+                || b > hi - 0.07
+                || w < 0.035
                 || (b - (lo + 0.95)).abs() < 0.03;
             if frame {
                 return plain(rgb(226, 224, 216) * (shade + 0.15 * g));

@@ -101,8 +101,12 @@ fn raised_paint(p: V, fx: f64, fz: f64, salt: u32) -> (Light, Label) {
         let row = split(p.z / 0.5);
         let shift = if row.0 & 1 == 0 { 0.0 } else { 0.25 };
         let col = split((p.x + shift) / 0.5);
-        let joint = band(f64::from(row.1) * 0.5, -1.0, 0.022, fz.max(0.012))
-            .max(band(f64::from(col.1) * 0.5, -1.0, 0.018, fx.max(0.012)));
+        let joint = band(f64::from(row.1) * 0.5, -1.0, 0.022, fz.max(0.012)).max(band(
+            f64::from(col.1) * 0.5,
+            -1.0,
+            0.018,
+            fx.max(0.012),
+        ));
         let joint = joint * (1.0 - ramp(fz, 0.12, 0.4) as f32);
         let slab = unit(hash(row.0, col.0, salt ^ 5));
         let stain = noise2(p.x * 0.7, p.z * 0.35, salt ^ 6);
@@ -126,7 +130,7 @@ fn road_paint(p: V, fx: f64, fz: f64, salt: u32) -> (Light, Label) {
     let lane = (side - 1.6).abs();
     let track = 1.0 - ramp((lane - 0.75).abs(), 0.1, 0.45) as f32;
     let oil = 1.0 - ramp(lane, 0.0, 0.4) as f32;
-    let mut c = 0.125 + 0.035 * patchy + 0.095 * g + 0.05 * stone + 0.016 * track - 0.012 * oil;
+    let mut c = 0.135 + 0.035 * patchy + 0.095 * g + 0.05 * stone + 0.016 * track - 0.012 * oil;
     let mut warm = 0.0;
     if side > LANE && side < KERB && !(zb > CROSS.0 && zb < CROSS.1) {
         c *= 0.9;
@@ -142,11 +146,18 @@ fn road_paint(p: V, fx: f64, fz: f64, salt: u32) -> (Light, Label) {
     let cover = marking(x, z, zb, fx, fz) * (0.9 - wear.max(0.0) * 0.8);
     if cover > 0.0 {
         let white = Light([0.62, 0.62, 0.58]) * (1.0 + 0.35 * g);
-        let label = if cover > 0.4 { Label::Marking } else { Label::Road };
+        let label = if cover > 0.4 {
+            Label::Marking
+        } else {
+            Label::Road
+        };
         return (c.mix(white, cover), label);
     }
     if let Some(iron) = manhole(x, z, fz, salt) {
-        return (Light([iron, iron * 0.97, iron * 0.93]) * (1.0 + g), Label::Road);
+        return (
+            Light([iron, iron * 0.97, iron * 0.93]) * (1.0 + g),
+            Label::Road,
+        );
     }
     (c, Label::Road)
 }
@@ -157,15 +168,23 @@ fn mended(x: f64, z: f64, mut c: f32, fx: f64, fz: f64, salt: u32) -> f32 {
     let h = hash(cell, i32::from(x > 0.0), salt ^ 21);
     if h % 3 == 0 {
         let x0 = f64::from(unit(h ^ 0x55)) * 2.0 - 0.2;
-        let (w, l) = (1.0 + f64::from(h >> 28) * 0.1, 0.12 + f64::from(unit(h ^ 0x99)) * 0.3);
+        let (w, l) = (
+            1.0 + f64::from(h >> 28) * 0.1,
+            0.12 + f64::from(unit(h ^ 0x99)) * 0.3,
+        );
         let f = f64::from(f);
         let inside = band(x.abs(), x0, x0 + w, fx) * band(f, 0.2, 0.2 + l, fz / 11.0);
-        let seam = inside - band(x.abs(), x0 + 0.05, x0 + w - 0.05, fx)
-            * band(f, 0.2 + 0.004, 0.2 + l - 0.004, fz / 11.0);
+        let seam = inside
+            - band(x.abs(), x0 + 0.05, x0 + w - 0.05, fx)
+                * band(f, 0.2 + 0.004, 0.2 + l - 0.004, fz / 11.0);
         c = c * (1.0 - 0.28 * inside) - 0.05 * seam.max(0.0) * c / 0.12;
     }
     // A crack is where slow noise passes one half.
-    let n = noise2(x * 0.9 + 0.3 * f64::from(noise2(x * 3.0, z * 3.0, salt ^ 23)), z * 0.28, salt ^ 22) - 0.5;
+    let n = noise2(
+        x * 0.9 + 0.3 * f64::from(noise2(x * 3.0, z * 3.0, salt ^ 23)),
+        z * 0.28,
+        salt ^ 22,
+    ) - 0.5;
     let width = 0.011;
     let fade = 1.0 - ramp(fz, 0.05, 0.35) as f32;
     if n.abs() < width && noise2(x * 0.3, z * 0.12, salt ^ 24) > 0.52 {
@@ -193,7 +212,11 @@ fn marking(x: f64, z: f64, zb: f64, fx: f64, fz: f64) -> f32 {
             let mid = (a + b) * 0.5;
             let own = if x > 0.0 { zb > mid } else { zb < mid };
             let (_, f) = split(zb / 0.75);
-            let bar = if own { band(f64::from(f), 0.0, 0.66, fz) } else { 0.0 };
+            let bar = if own {
+                band(f64::from(f), 0.0, 0.66, fz)
+            } else {
+                0.0
+            };
             return bar * band(side, KERB + 0.4, KERB + 0.8, fx);
         }
         return 0.0;
@@ -207,7 +230,11 @@ fn marking(x: f64, z: f64, zb: f64, fx: f64, fz: f64) -> f32 {
     let stop = line * band(side, 0.15, LANE - 0.05, fx);
     let near = zb < a && zb > a - 14.0 || zb > b && zb < b + 10.0;
     let (_, f) = split(z / 6.0);
-    let dash = if near { 1.0 } else { band(f64::from(f), 0.25, 0.75, fz / 6.0) };
+    let dash = if near {
+        1.0
+    } else {
+        band(f64::from(f), 0.25, 0.75, fz / 6.0)
+    };
     let middle = dash * band(side, -1.0, 0.07, fx);
     // Edge of the parking strip, with a T at each bay.
     let (_, bay) = split(z / 6.0);

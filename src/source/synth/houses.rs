@@ -27,7 +27,11 @@ pub(crate) fn house(out: &mut Content, pose: Pose, side: f64, half: f64, rng: &m
     let brick = rng.chance(0.35);
     let bricks = [rgb(164, 92, 70), rgb(142, 78, 62), rgb(178, 128, 96)];
     let facade = Facade {
-        colour: if brick { rng.pick(&bricks) } else { rng.pick(&walls) },
+        colour: if brick {
+            rng.pick(&bricks)
+        } else {
+            rng.pick(&walls)
+        },
         trim: rng.pick(&[rgb(222, 216, 204), rgb(196, 186, 168), rgb(236, 234, 228)]),
         brick,
         shop: rng.chance(0.4),
@@ -49,8 +53,14 @@ pub(crate) fn house(out: &mut Content, pose: Pose, side: f64, half: f64, rng: &m
     let eave = 0.4;
     let rise = rng.range(0.55, 0.85);
     let roof = box_of(-side * eave, deep + side * eave, height, height + 5.0, half)
-        .cut(v(-side * eave, height + 0.14, 0.0), v(-side * rise, 1.0, 0.0))
-        .cut(v(deep + side * eave, height + 0.14, 0.0), v(side * rise, 1.0, 0.0));
+        .cut(
+            v(-side * eave, height + 0.14, 0.0),
+            v(-side * rise, 1.0, 0.0),
+        )
+        .cut(
+            v(deep + side * eave, height + 0.14, 0.0),
+            v(side * rise, 1.0, 0.0),
+        );
     b.add(roof, Paint::Roof(tiles));
     for _ in 0..2 {
         let z = rng.range(-half * 0.8, half * 0.8);
@@ -75,8 +85,14 @@ pub(crate) fn house(out: &mut Content, pose: Pose, side: f64, half: f64, rng: &m
         for i in 1..storeys as i32 {
             let y = f64::from(i) * storey;
             let z = facade.bay * 0.48;
-            b.add(box_of(0.0, -side * 0.95, y - 0.1, y + 0.06, z), facade_slab());
-            b.add(box_of(-side * 0.9, -side * 0.95, y + 0.06, y + 0.98, z), tone);
+            b.add(
+                box_of(0.0, -side * 0.95, y - 0.1, y + 0.06, z),
+                facade_slab(),
+            );
+            b.add(
+                box_of(-side * 0.9, -side * 0.95, y + 0.06, y + 0.98, z),
+                tone,
+            );
         }
     }
 }
@@ -97,7 +113,11 @@ pub(crate) fn garden(out: &mut Content, pose: Pose, side: f64, half: f64, rng: &
     house(out, back, side, half, rng);
     border(out, pose, side, half, rng);
     for _ in 0..3 {
-        let at = pose.outside(v(side * rng.range(1.6, 3.6), 0.0, rng.range(-half, half) * 0.75));
+        let at = pose.outside(v(
+            side * rng.range(1.6, 3.6),
+            0.0,
+            rng.range(-half, half) * 0.75,
+        ));
         bush(out, at, rng);
     }
 }
@@ -119,7 +139,13 @@ pub(crate) fn border(out: &mut Content, pose: Pose, side: f64, half: f64, rng: &
                 gloss: 0.0,
             };
             let (lo, hi) = (v(-0.08, h, -half), v(0.08, h + 0.07, half));
-            b.add(Solid::cuboid(lo + v(side * 0.11 - 0.1, 0.0, 0.0), hi + v(side * 0.11 + 0.1, 0.0, 0.0)), cap);
+            b.add(
+                Solid::cuboid(
+                    lo + v(side * 0.11 - 0.1, 0.0, 0.0),
+                    hi + v(side * 0.11 + 0.1, 0.0, 0.0),
+                ),
+                cap,
+            );
         }
         1 => {
             let h = rng.range(1.1, 1.7);
@@ -130,7 +156,10 @@ pub(crate) fn border(out: &mut Content, pose: Pose, side: f64, half: f64, rng: &
             b.label = Label::Vegetation;
             let h = rng.range(1.1, 1.9);
             let salt = rng.bits() as u32;
-            b.add(slab(0.85, -0.1, h), Paint::Leaves(rgb(62, 96, 42) * 0.9, salt));
+            b.add(
+                slab(0.85, -0.1, h),
+                Paint::Leaves(rgb(62, 96, 42) * 0.9, salt),
+            );
         }
     }
 }
@@ -143,6 +172,14 @@ fn bush(out: &mut Content, at: V, rng: &mut Rng) {
     for i in 0..3 {
         let r = rng.range(0.5, 0.95);
         let c = v(rng.range(-0.5, 0.5), r * 0.8, rng.range(-0.5, 0.5));
-        b.add(Solid::foliage(c, v(r, r, r), 0.25, salt ^ i), Paint::Leaves(tone, salt));
+        b.add(
+            Solid::foliage(c, v(r, r, r), 0.18, salt ^ i),
+            Paint::Leaves(tone, salt),
+        );
+        let k = r * 0.86;
+        b.add(
+            Solid::ellipsoid(c, v(k, k, k)),
+            Paint::Leaves(tone * 0.65, salt),
+        );
     }
 }

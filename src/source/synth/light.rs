@@ -14,15 +14,20 @@ pub(crate) struct Sky {
     salt: u32,
 }
 
-const SUN: Light = Light([1.62, 1.42, 1.12]);
-const AMBIENT: Light = Light([0.44, 0.54, 0.70]);
-const HAZE: Light = Light([0.60, 0.69, 0.80]);
+const SUN: Light = Light([2.15, 1.88, 1.48]);
+const AMBIENT: Light = Light([0.46, 0.56, 0.72]);
+const HAZE: Light = Light([0.68, 0.78, 0.90]);
 
 impl Sky {
     /// By seed: a sun behind the own vehicle's left shoulder or so, and some clouds.
     pub fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed, 0, 100);
-        let sun = v(-rng.range(0.42, 0.7), rng.range(0.85, 1.1), -rng.range(0.35, 0.65)).unit();
+        let sun = v(
+            -rng.range(0.42, 0.7),
+            rng.range(0.85, 1.1),
+            -rng.range(0.35, 0.65),
+        )
+        .unit();
         Self {
             sun,
             cover: rng.range(0.47, 0.56) as f32,
@@ -34,7 +39,7 @@ impl Sky {
     pub fn colour(&self, d: V) -> Light {
         let up = d.y / d.length();
         let k = ramp(up, -0.02, 0.55) as f32;
-        let blue = rgb(196, 214, 232).mix(rgb(74, 124, 196), k);
+        let blue = (rgb(204, 222, 240).mix(rgb(72, 126, 206), k)) * 1.25;
         let lift = up + 0.09;
         if lift < 0.03 {
             return blue;
@@ -43,10 +48,14 @@ impl Sky {
         let at = |k: f64, s: u32| noise2(x * k, z * k, self.salt ^ mix32(s));
         let base = 0.5 * at(1.3, 1) + 0.26 * at(2.9, 2);
         let n = base + 0.14 * at(6.1, 3) + 0.07 * at(13.0, 4) + 0.05 * at(27.0, 5);
-        let cloud = ramp(f64::from(n), f64::from(self.cover), f64::from(self.cover) + 0.2) as f32;
+        let cloud = ramp(
+            f64::from(n),
+            f64::from(self.cover),
+            f64::from(self.cover) + 0.2,
+        ) as f32;
         // Thick parts are greyer underneath.
         let thick = ramp(f64::from(base), f64::from(self.cover) - 0.1, 0.72) as f32;
-        let white = rgb(250, 249, 246).mix(rgb(188, 196, 208), 0.75 * thick);
+        let white = (rgb(252, 250, 246).mix(rgb(190, 198, 210), 0.7 * thick)) * 1.5;
         blue.mix(white, cloud * (0.55 + 0.4 * ramp(up, 0.0, 0.15) as f32))
     }
 

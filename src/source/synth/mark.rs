@@ -77,7 +77,10 @@ impl Mark {
         let (wu, wv) = ((u - 1.05) / step, (v - 0.28) / 0.4);
         if wu >= 0.0 && wu < n && (0.0..1.0).contains(&wv) {
             let letter = self.word.as_bytes()[wu as usize];
-            let (col, row) = (((wu - wu as usize as f64) * 6.0) as usize, (wv * 7.0) as usize);
+            let (col, row) = (
+                ((wu - wu as usize as f64) * 6.0) as usize,
+                (wv * 7.0) as usize,
+            );
             if col < 5 && glyph(letter)[row] >> (4 - col) & 1 == 1 {
                 return Some(c(self.ink));
             }
@@ -132,7 +135,11 @@ fn fox(x: f64, y: f64) -> u8 {
     }
     let eye = (a - 0.15) * (a - 0.15) + (y - 0.0) * (y - 0.0) < 0.035 * 0.035;
     let nose = y > 0.3;
-    if eye || nose || (ear && y < -0.28) { 1 } else { 2 }
+    if eye || nose || (ear && y < -0.28) {
+        1
+    } else {
+        2
+    }
 }
 
 fn glyph(letter: u8) -> [u8; 7] {

@@ -162,7 +162,10 @@ pub(crate) fn mix32(mut h: u32) -> u32 {
 #[inline]
 pub(crate) fn hash(x: i32, y: i32, salt: u32) -> u32 {
     let h = (x as u32).wrapping_mul(0x9E37_79B1) ^ salt;
-    mix32(h.rotate_left(15).wrapping_add((y as u32).wrapping_mul(0x85EB_CA77)))
+    mix32(
+        h.rotate_left(15)
+            .wrapping_add((y as u32).wrapping_mul(0x85EB_CA77)),
+    )
 }
 
 /// A hash as a number in [0, 1).

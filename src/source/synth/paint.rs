@@ -33,7 +33,10 @@ pub(crate) struct Body {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Paint {
     /// One colour with grain.
-    Plain { colour: Light, gloss: f32 },
+    Plain {
+        colour: Light,
+        gloss: f32,
+    },
     Car(Body),
     Cabin(Body),
     /// Body of a van or lorry.
@@ -82,7 +85,8 @@ impl Paint {
             Paint::Car(body) => body.shell(p, n, px),
             Paint::Cabin(body) => body.cabin(p, n, px),
             Paint::Panel(colour) => {
-                let dirt = noise2(p.z * 0.8 + p.x, p.y * 1.5, 61) * (1.0 - ramp(p.y, 0.4, 1.8) as f32);
+                let dirt =
+                    noise2(p.z * 0.8 + p.x, p.y * 1.5, 61) * (1.0 - ramp(p.y, 0.4, 1.8) as f32);
                 let (_, rib) = split((p.z + p.x) / 1.2);
                 let seam = band(f64::from(rib), 0.0, 0.02, px / 1.2);
                 let c = colour * (1.0 - 0.35 * dirt - 0.3 * seam + 0.14 * skin(p, n, px, 62));
@@ -109,7 +113,12 @@ impl Paint {
                 let (row, f) = split(p.y / 0.13);
                 let (col, h) = split(run / 0.34 + if row & 1 == 0 { 0.0 } else { 0.5 });
                 let fade = 1.0 - ramp(px, 0.03, 0.13) as f32;
-                let joint = band(f64::from(f), -1.0, 0.12, px / 0.13).max(band(f64::from(h), -1.0, 0.05, px / 0.34));
+                let joint = band(f64::from(f), -1.0, 0.12, px / 0.13).max(band(
+                    f64::from(h),
+                    -1.0,
+                    0.05,
+                    px / 0.34,
+                ));
                 let tone = unit(hash(row, col, 65)) - 0.5;
                 let c = colour * (1.0 + 0.4 * tone * fade + 0.45 * skin(p, n, px, 66));
                 plain(c.mix(rgb(150, 146, 138), 0.5 * joint * fade))
@@ -120,7 +129,11 @@ impl Paint {
                 let tone = unit(hash(board, 0, 67)) - 0.5;
                 let wood = noise2((p.x + p.z) * 30.0, p.y * 2.0, 68) - 0.5;
                 let fade = 1.0 - ramp(px, 0.02, 0.1) as f32;
-                plain(colour * ((1.0 + 0.45 * tone + 0.3 * wood * fade + 0.3 * skin(p, n, px, 69)) * (1.0 - 0.75 * gap)))
+                plain(
+                    colour
+                        * ((1.0 + 0.45 * tone + 0.3 * wood * fade + 0.3 * skin(p, n, px, 69))
+                            * (1.0 - 0.75 * gap)),
+                )
             }
             Paint::Leaves(colour, salt) => leaves(p, colour, salt, px),
             Paint::Bark => {
@@ -133,7 +146,11 @@ impl Paint {
             }
             Paint::Mark(which, height, colour) => {
                 // The plate's middle is the origin; seen from outside x (or z) runs either way.
-                let across = if n.x.abs() > 0.5 { n.x * p.z } else { -n.z * p.x };
+                let across = if n.x.abs() > 0.5 {
+                    n.x * p.z
+                } else {
+                    -n.z * p.x
+                };
                 let (mu, mv) = (across / height + ASPECT * 0.5, 0.5 - p.y / height);
                 let c = MARKS[which].ink(mu, mv).unwrap_or(colour);
                 Surface {
@@ -181,9 +198,15 @@ fn wheel(p: V, n: V, radius: f64, px: f64) -> Surface {
     }
     // Five spokes: near a spoke's line the product below is small.
     let (a, b) = ((p.y - radius) / radius, p.z / radius);
-    let spoke = [(1.0, 0.0), (0.309, 0.951), (-0.809, 0.588), (-0.809, -0.588), (0.309, -0.951)]
-        .iter()
-        .any(|&(c, s)| a * c + b * s > 0.0 && (a * s - b * c).abs() < 0.11);
+    let spoke = [
+        (1.0, 0.0),
+        (0.309, 0.951),
+        (-0.809, 0.588),
+        (-0.809, -0.588),
+        (0.309, -0.951),
+    ]
+    .iter()
+    .any(|&(c, s)| a * c + b * s > 0.0 && (a * s - b * c).abs() < 0.11);
     if spoke || r < 0.18 || r > 0.58 {
         plain(rgb(178, 180, 184), 0.4)
     } else {
@@ -205,21 +228,35 @@ fn sign(p: V, n: V, kind: u32) -> Light {
                 return if r > 0.96 { rgb(230, 230, 226) } else { red };
             }
             let (u, w) = (x / 0.33, y / 0.33);
-            let three = (-0.48..-0.06).contains(&u) && w.abs() < 0.4
+            let three = (-0.48..-0.06).contains(&u)
+                && w.abs() < 0.4
                 && (w.abs() > 0.28 || u > -0.2 || (w.abs() < 0.06 && u > -0.38));
-            let nought = (0.06..0.48).contains(&u) && w.abs() < 0.4
+            let nought = (0.06..0.48).contains(&u)
+                && w.abs() < 0.4
                 && (w.abs() > 0.28 || !(0.19..0.35).contains(&u));
-            if three || nought { rgb(20, 20, 20) } else { rgb(236, 236, 232) }
+            if three || nought {
+                rgb(20, 20, 20)
+            } else {
+                rgb(236, 236, 232)
+            }
         }
         1 => {
             // No waiting: red ring and bar on blue.
-            if r > 0.8 || (x + y).abs() < 0.05 { red } else { rgb(24, 66, 150) }
+            if r > 0.8 || (x + y).abs() < 0.05 {
+                red
+            } else {
+                rgb(24, 66, 150)
+            }
         }
         _ => {
             // Ahead only: white arrow on blue.
             let shaft = x.abs() < 0.045 && y > -0.2 && y < 0.05;
             let head = y > 0.02 && y < 0.22 && x.abs() < (0.22 - y) * 0.8;
-            if shaft || head || (r > 0.93) { rgb(236, 236, 236) } else { rgb(24, 66, 150) }
+            if shaft || head || (r > 0.93) {
+                rgb(236, 236, 236)
+            } else {
+                rgb(24, 66, 150)
+            }
         }
     }
 }
@@ -358,7 +395,10 @@ fn lamp(colour: Light, glow: f32) -> Surface {
 
 fn number_plate(p: V, ground: Light) -> Surface {
     let (n, f) = split(p.x / 0.062);
-    let ink = unit(hash(n, 4, 99)) > 0.2 && f > 0.25 && (p.x.abs() < 0.22) && unit(hash(n, 5, 99)) > f * 0.4;
+    let ink = unit(hash(n, 4, 99)) > 0.2
+        && f > 0.25
+        && (p.x.abs() < 0.22)
+        && unit(hash(n, 5, 99)) > f * 0.4;
     Surface {
         colour: if ink { rgb(28, 28, 34) } else { ground },
         gloss: 0.1,

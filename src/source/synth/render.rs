@@ -93,18 +93,21 @@ pub(crate) fn expose(field: &Field, gain: f32, salt: u32) -> Rgb {
     let (hx, hy) = ((w as f32) * 0.5, (h as f32) * 0.5);
     let corner = 1.0 / (hx * hx + hy * hy);
     let mut out = Image::filled(w, h, [0u8; 3]);
-    out.data_mut().par_chunks_mut(w).enumerate().for_each(|(y, row)| {
-        for (x, to) in row.iter_mut().enumerate() {
-            let (dx, dy) = (x as f32 - hx, y as f32 - hy);
-            let lens = gain * (1.0 - 0.24 * (dx * dx + dy * dy) * corner);
-            let light = field.pixels[y * w + x].light;
-            let mut h = mix32(salt ^ mix32((y * w + x) as u32));
-            for (c, l) in to.iter_mut().zip(light.0) {
-                h = mix32(h.wrapping_add(0x9E37_79B9));
-                *c = develop(l * lens, h);
+    out.data_mut()
+        .par_chunks_mut(w)
+        .enumerate()
+        .for_each(|(y, row)| {
+            for (x, to) in row.iter_mut().enumerate() {
+                let (dx, dy) = (x as f32 - hx, y as f32 - hy);
+                let lens = gain * (1.0 - 0.24 * (dx * dx + dy * dy) * corner);
+                let light = field.pixels[y * w + x].light;
+                let mut h = mix32(salt ^ mix32((y * w + x) as u32));
+                for (c, l) in to.iter_mut().zip(light.0) {
+                    h = mix32(h.wrapping_add(0x9E37_79B9));
+                    *c = develop(l * lens, h);
+                }
             }
-        }
-    });
+        });
     out
 }
 

@@ -260,7 +260,11 @@ impl Scene {
             let clip = |(lo, hi): (f64, f64), n: usize| {
                 let lo = ((lo - 1.5) / TILE as f64).max(0.0) as usize;
                 let hi = (hi + 1.5) / TILE as f64;
-                lo..if hi < 0.0 { 0 } else { (hi as usize + 1).min(n) }
+                lo..if hi < 0.0 {
+                    0
+                } else {
+                    (hi as usize + 1).min(n)
+                }
             };
             for ty in clip(y, down) {
                 for tx in clip(x, across) {
@@ -318,7 +322,11 @@ fn fill(
         let hi = foot.iter().map(get).fold(f64::NEG_INFINITY, f64::max);
         let lo = ((lo - o) / CELL).max(0.0) as usize;
         let hi = (hi - o) / CELL;
-        lo..if hi < 0.0 { 0 } else { (hi as usize + 1).min(n) }
+        lo..if hi < 0.0 {
+            0
+        } else {
+            (hi as usize + 1).min(n)
+        }
     };
     for j in range(|p| p.1, origin.1, cells.1) {
         for i in range(|p| p.0, origin.0, cells.0) {
@@ -332,7 +340,10 @@ fn extent(view: &View, part: &Part) -> Option<(f64, (f64, f64), (f64, f64))> {
     const NEAR: f64 = 0.1;
     let at = corners(part.solid.lo, part.solid.hi).map(|c| view.seen(part.pose.outside(c)));
     let mut near = f64::INFINITY;
-    let (mut x, mut y) = ((f64::INFINITY, f64::NEG_INFINITY), (f64::INFINITY, f64::NEG_INFINITY));
+    let (mut x, mut y) = (
+        (f64::INFINITY, f64::NEG_INFINITY),
+        (f64::INFINITY, f64::NEG_INFINITY),
+    );
     let mut add = |c: V| {
         let (px, py) = view.project(c);
         near = near.min(c.z);

@@ -13,13 +13,30 @@ pub(crate) struct Plane {
 pub(crate) enum Shape {
     /// What lies inside all of these planes.
     Convex(Vec<Plane>),
-    Ellipsoid { centre: V, radii: V },
+    Ellipsoid {
+        centre: V,
+        radii: V,
+    },
     /// An ellipsoid's shell with holes, as of leaves; `grain` is the size of a clump, m.
-    Foliage { centre: V, radii: V, grain: f64, salt: u32 },
+    Foliage {
+        centre: V,
+        radii: V,
+        grain: f64,
+        salt: u32,
+    },
     /// Flat-ended, along a unit axis.
-    Cylinder { centre: V, axis: V, half: f64, radius: f64 },
+    Cylinder {
+        centre: V,
+        axis: V,
+        half: f64,
+        radius: f64,
+    },
     /// Round-ended rod from `a` to `b`.
-    Capsule { a: V, b: V, radius: f64 },
+    Capsule {
+        a: V,
+        b: V,
+        radius: f64,
+    },
 }
 
 /// A solid with the box that holds it.
@@ -135,7 +152,7 @@ impl Solid {
                 let leaf = |t: f64| {
                     let p = (o + d * t) * (1.0 / grain);
                     let n = 0.65 * noise3(p, *salt) + 0.35 * noise3(p * 2.3, !*salt);
-                    n < 0.6
+                    n < 0.49
                 };
                 if near > 1e-6 && near < max && leaf(near) {
                     return Some((near, 0));
@@ -302,7 +319,10 @@ mod tests {
             at(Solid::cylinder(V::default(), v(0.0, 1.0, 0.0), 1.0, 1.0)),
             expected
         );
-        assert_eq!(at(Solid::capsule(v(-2.0, 0.0, 0.0), v(2.0, 0.0, 0.0), 1.0)), expected);
+        assert_eq!(
+            at(Solid::capsule(v(-2.0, 0.0, 0.0), v(2.0, 0.0, 0.0), 1.0)),
+            expected
+        );
         assert_eq!(at(Solid::capsule(V::default(), z, 1.0)), expected);
         let wedge = Solid::cuboid(-one, one).cut(V::default(), -z);
         assert_eq!(at(wedge), Some((10.0, -z)));

@@ -98,10 +98,11 @@ impl Plan {
         let mut rng = self.rng(block, 3);
         for side in [-1.0, 1.0] {
             let shift = if side > 0.0 { 0.0 } else { 7.0 };
-            let mut place = |z: f64| v(side * (KERB + 0.65), RISE, base + z);
+            let place = |z: f64| v(side * (KERB + 0.65), RISE, base + z);
             for i in 0..5 {
                 let z = CROSS.1 + 8.0 + 15.0 * f64::from(i) + shift + rng.range(-1.0, 1.0);
-                if rng.chance(0.72) && z < BLOCK + CROSS.0 - 6.0 {
+                let close = side > 0.0 && (base + z - 3.0).abs() < 7.0;
+                if rng.chance(0.72) && z < BLOCK + CROSS.0 - 6.0 && !close {
                     furniture::tree(out, place(z), &mut rng);
                 }
             }
@@ -109,7 +110,12 @@ impl Plan {
                 let z = CROSS.1 + 3.5 + 28.0 * f64::from(i) + shift;
                 furniture::lamp(out, place(z) - v(side * 0.2, 0.0, 0.0), side);
             }
-            furniture::sign(out, place(if side > 0.0 { 14.5 } else { 35.5 }), side, rng.bits() as u32);
+            furniture::sign(
+                out,
+                place(if side > 0.0 { 14.5 } else { 35.5 }),
+                side,
+                rng.bits() as u32,
+            );
             furniture::sign(out, place(if side > 0.0 { 62.0 } else { 74.0 }), side, 1);
             furniture::bin(out, place(CROSS.1 + 22.5) + v(side * 1.9, 0.0, 0.0));
             for z in [16.9, 17.9, 21.6] {
@@ -126,7 +132,8 @@ impl Plan {
                 let z = base + CROSS.1 + 8.0 + 6.0 * f64::from(bay) + rng.range(-0.35, 0.35);
                 let x = side * (STRIP_MID + rng.range(-0.1, 0.12));
                 let pose = Pose::facing(v(x, 0.0, z), rng.range(-0.02, 0.02), side);
-                let id = (block.rem_euclid(1 << 20) as u32) * 64 + bay + if side > 0.0 { 32 } else { 0 };
+                let id =
+                    (block.rem_euclid(1 << 20) as u32) * 64 + bay + if side > 0.0 { 32 } else { 0 };
                 let model = if rng.chance(0.16) {
                     Model::marked(Kind::Van, rng.pick(&[0, 1, 2]), 1024 + id)
                 } else {
@@ -145,7 +152,11 @@ impl Plan {
                 model.build(out, pose, false);
             };
             put(-1.0, 3.6, Model::car(&mut rng));
-            put(-1.0, 10.4, Model::marked(Kind::Van, (self.seed % 3) as usize, 1));
+            put(
+                -1.0,
+                10.4,
+                Model::marked(Kind::Van, (self.seed % 3) as usize, 1),
+            );
             put(1.0, 12.4, Model::car(&mut rng));
             put(1.0, -8.0, Model::car(&mut rng));
         }
@@ -163,7 +174,11 @@ impl Plan {
                 let pose = Pose::facing(v(side * 31.0, RISE, base + z), 1.0, 0.0);
                 border(out, pose, -turn, 12.5, &mut rng);
                 for x in [22.0, 29.0, 37.0] {
-                    let at = v(side * (x + rng.range(-2.0, 2.0)), RISE, base + z + turn * 3.0);
+                    let at = v(
+                        side * (x + rng.range(-2.0, 2.0)),
+                        RISE,
+                        base + z + turn * 3.0,
+                    );
                     if rng.chance(0.8) {
                         furniture::tree(out, at, &mut rng);
                     }
@@ -251,7 +266,13 @@ impl Plan {
             (0.1, 0.0)
         };
         let y = if x > KERB { RISE } else { 0.0 };
-        furniture::person(out, Pose::facing(v(x, y, 19.8), 1.0, 0.0), stride, moving, &mut rng);
+        furniture::person(
+            out,
+            Pose::facing(v(x, y, 19.8), 1.0, 0.0),
+            stride,
+            moving,
+            &mut rng,
+        );
     }
 
     /// Traffic in both lanes: vehicles at one speed, at places that move along with them.
@@ -275,9 +296,7 @@ impl Plan {
                 // Room for the own vehicle, the lorry that crosses and the arranged ones.
                 let free = match (way > 0.0, drive) {
                     (true, true) => !(-16.0..44.0).contains(&u),
-                    (true, false) => {
-                        !(-34.0..44.0).contains(&u) && u > 2.0 - FLOW * self.start
-                    }
+                    (true, false) => !(-34.0..44.0).contains(&u) && u > 2.0 - FLOW * self.start,
                     (false, true) => true,
                     (false, false) => !(-12.0..72.0).contains(&u),
                 };

@@ -23,7 +23,11 @@ pub(crate) fn of_field(field: &Field, scene: &Scene, camera: &Camera) -> Images 
             let d = scale / at(x, y).depth + 0.5;
             // Nearer than the code reaches (256 px) can't be said; the sky's depth is infinite.
             if d < 1.0 || d >= f64::from(INVALID) {
-                if at(x, y).what == What::Sky || d >= 1.0 { INVALID } else { 1 }
+                if at(x, y).what == What::Sky || d >= 1.0 {
+                    INVALID
+                } else {
+                    1
+                }
             } else {
                 d as u16
             }
@@ -120,7 +124,11 @@ pub(crate) fn logos(scene: &Scene, view: &View, tiles: &Tiles) -> Vec<Logo> {
         found.push(Logo {
             id: plate.id,
             name: plate.name,
-            state: if whole { LogoState::Visible } else { LogoState::Partial },
+            state: if whole {
+                LogoState::Visible
+            } else {
+                LogoState::Partial
+            },
             quad,
             visible,
         });
@@ -184,7 +192,11 @@ fn column(labels: &Image<u8>, disparity: &Disparity, x: usize, width: usize) -> 
     for y in 0..labels.height() {
         let class_of = |id: u8| Label::from_id(id).and_then(Label::stixel_class);
         let row = &labels.row(y)[x..x + width];
-        let votes = |class| row.iter().filter(|&&id| class_of(id) == Some(class)).count();
+        let votes = |class| {
+            row.iter()
+                .filter(|&&id| class_of(id) == Some(class))
+                .count()
+        };
         let mut best = (0, run.as_ref().map_or(Class::Ground, |r| r.class));
         for class in [Class::Object, Class::Ground, Class::Sky] {
             let n = votes(class);

@@ -140,14 +140,17 @@ impl Model {
             Kind::Saloon => (1.0, -0.85),
             _ => (0.3, -1.0),
         };
-        let cabin = Solid::cuboid(v(-w + 0.05, waist - 0.1, glass.0), v(w - 0.05, roof, glass.1))
-            .cut(v(0.0, waist, glass.1), v(0.0, 1.0, 0.62))
-            .cut(v(0.0, roof - 0.07, glass.1 - 1.0), v(0.0, 1.0, 0.16))
-            .cut(v(0.0, waist, glass.0), v(0.0, back_y, back_z))
-            .cut(v(0.0, roof - 0.05, glass.0 + 0.7), v(0.0, 1.0, -0.09))
-            .cut_both(v(w - 0.06, waist, 0.0), v(1.0, 0.36, 0.0))
-            .cut_both(v(w - 0.3, roof, 0.0), v(0.8, 1.0, 0.0))
-            .cut_both(v(w - 0.22, waist, glass.0), v(0.6, 0.1, -1.0));
+        let cabin = Solid::cuboid(
+            v(-w + 0.05, waist - 0.1, glass.0),
+            v(w - 0.05, roof, glass.1),
+        )
+        .cut(v(0.0, waist, glass.1), v(0.0, 1.0, 0.62))
+        .cut(v(0.0, roof - 0.07, glass.1 - 1.0), v(0.0, 1.0, 0.16))
+        .cut(v(0.0, waist, glass.0), v(0.0, back_y, back_z))
+        .cut(v(0.0, roof - 0.05, glass.0 + 0.7), v(0.0, 1.0, -0.09))
+        .cut_both(v(w - 0.06, waist, 0.0), v(1.0, 0.36, 0.0))
+        .cut_both(v(w - 0.3, roof, 0.0), v(0.8, 1.0, 0.0))
+        .cut_both(v(w - 0.22, waist, glass.0), v(0.6, 0.1, -1.0));
         b.add(cabin, Paint::Cabin(body));
         for z in [body.axles.0, body.axles.1] {
             for x in [-w + 0.09, w - 0.09] {
@@ -161,10 +164,22 @@ impl Model {
             gloss: 0.2,
         };
         for side in [-1.0, 1.0] {
-            let mirror = Solid::ellipsoid(v(side * (w + 0.06), waist + 0.1, glass.1 - 0.42), v(0.11, 0.08, 0.07));
-            b.add(mirror, Paint::Plain { colour: self.colour, gloss: 0.6 });
+            let mirror = Solid::ellipsoid(
+                v(side * (w + 0.06), waist + 0.1, glass.1 - 0.42),
+                v(0.11, 0.08, 0.07),
+            );
+            b.add(
+                mirror,
+                Paint::Plain {
+                    colour: self.colour,
+                    gloss: 0.6,
+                },
+            );
         }
-        b.add(Solid::cuboid(v(-w + 0.25, 0.16, -l + 0.3), v(w - 0.25, 0.3, l - 0.3)), black);
+        b.add(
+            Solid::cuboid(v(-w + 0.25, 0.16, -l + 0.3), v(w - 0.25, 0.3, l - 0.3)),
+            black,
+        );
         self.contact(out, pose, w);
     }
 
@@ -202,7 +217,14 @@ impl Model {
                 let axis = v(1.0, 0.0, 0.0);
                 let arch = Solid::cylinder(v(side * (w - 0.1), 0.38, 0.0), axis, 0.102, 0.42);
                 let dark = rgb(14, 14, 15);
-                b.add_at(arch, Paint::Plain { colour: dark, gloss: 0.0 }, v(0.0, 0.0, z));
+                b.add_at(
+                    arch,
+                    Paint::Plain {
+                        colour: dark,
+                        gloss: 0.0,
+                    },
+                    v(0.0, 0.0, z),
+                );
                 let tyre = Solid::cylinder(v(side * (w - 0.09), 0.35, 0.0), axis, 0.105, 0.35);
                 b.add_at(tyre, Paint::Wheel(0.35), v(0.0, 0.0, z));
             }
@@ -235,11 +257,26 @@ impl Model {
             .cut(v(0.0, 2.35, l - 0.5), v(0.0, 1.0, 0.5))
             .cut_both(v(w - 0.2, 0.0, l), v(0.8, 0.0, 1.0));
         b.add(cab.clone(), Paint::Cabin(body));
-        let lower = Solid::cuboid(v(-w + 0.075, 0.34, l - 1.755), v(w - 0.075, 1.35, l + 0.005))
-            .cut_both(v(w - 0.2, 0.0, l), v(0.8, 0.0, 1.0));
-        b.add(lower, Paint::Plain { colour: cab_colour * 0.95, gloss: 0.4 });
+        let lower = Solid::cuboid(
+            v(-w + 0.075, 0.34, l - 1.755),
+            v(w - 0.075, 1.35, l + 0.005),
+        )
+        .cut_both(v(w - 0.2, 0.0, l), v(0.8, 0.0, 1.0));
+        b.add(
+            lower,
+            Paint::Plain {
+                colour: cab_colour * 0.95,
+                gloss: 0.4,
+            },
+        );
         let bumper = Solid::cuboid(v(-w + 0.1, 0.3, l - 0.3), v(w - 0.1, 0.72, l + 0.05));
-        b.add(bumper, Paint::Plain { colour: rgb(60, 62, 66), gloss: 0.2 });
+        b.add(
+            bumper,
+            Paint::Plain {
+                colour: rgb(60, 62, 66),
+                gloss: 0.2,
+            },
+        );
         for side in [-1.0, 1.0] {
             let x = side * (w - 0.42);
             let lamp = Solid::cuboid(v(x - 0.17, 0.74, l - 0.1), v(x + 0.17, 0.92, l + 0.02));
@@ -248,14 +285,28 @@ impl Model {
         let load = Solid::cuboid(v(-w, 0.95, -l), v(w, roof, l - 1.9));
         b.add(load, Paint::Panel(self.colour));
         let frame = Solid::cuboid(v(-w + 0.25, 0.5, -l + 0.2), v(w - 0.25, 0.96, l - 0.4));
-        let black = Paint::Plain { colour: rgb(30, 30, 32), gloss: 0.05 };
+        let black = Paint::Plain {
+            colour: rgb(30, 30, 32),
+            gloss: 0.05,
+        };
         b.add(frame, black);
         let guard = Solid::cuboid(v(-w + 0.05, 0.5, -l + 2.1), v(w - 0.05, 0.78, l - 2.0));
-        b.add(guard, Paint::Plain { colour: rgb(120, 122, 126), gloss: 0.2 });
+        b.add(
+            guard,
+            Paint::Plain {
+                colour: rgb(120, 122, 126),
+                gloss: 0.2,
+            },
+        );
         self.tail(&mut b, w, l, 0.8);
         for z in [body.axles.0, body.axles.1] {
             for side in [-1.0, 1.0] {
-                let tyre = Solid::cylinder(v(side * (w - 0.16), 0.45, 0.0), v(1.0, 0.0, 0.0), 0.16, 0.45);
+                let tyre = Solid::cylinder(
+                    v(side * (w - 0.16), 0.45, 0.0),
+                    v(1.0, 0.0, 0.0),
+                    0.16,
+                    0.45,
+                );
                 b.add_at(tyre, Paint::Wheel(0.45), v(0.0, 0.0, z));
             }
         }
@@ -270,13 +321,34 @@ impl Model {
         let red = Paint::Glow(rgb(120, 12, 12));
         for side in [-1.0, 1.0] {
             let x = side * (w - 0.12);
-            b.add(Solid::cuboid(v(x - 0.09, y - 0.2, -l - 0.03), v(x + 0.09, y + 0.2, -l + 0.02)), red);
+            b.add(
+                Solid::cuboid(
+                    v(x - 0.09, y - 0.2, -l - 0.03),
+                    v(x + 0.09, y + 0.2, -l + 0.02),
+                ),
+                red,
+            );
         }
-        let dark = Paint::Plain { colour: rgb(40, 40, 42), gloss: 0.1 };
-        b.add(Solid::cuboid(v(-w + 0.02, 0.36, -l - 0.08), v(w - 0.02, 0.56, -l + 0.1)), dark);
-        b.add(Solid::cuboid(v(-0.012, 0.6, -l - 0.012), v(0.012, y + 0.16, -l + 0.02)), dark);
-        let plate = Paint::Plain { colour: rgb(225, 218, 170), gloss: 0.1 };
-        b.add(Solid::cuboid(v(-0.26, 0.62, -l - 0.025), v(0.26, 0.73, -l + 0.02)), plate);
+        let dark = Paint::Plain {
+            colour: rgb(40, 40, 42),
+            gloss: 0.1,
+        };
+        b.add(
+            Solid::cuboid(v(-w + 0.02, 0.36, -l - 0.08), v(w - 0.02, 0.56, -l + 0.1)),
+            dark,
+        );
+        b.add(
+            Solid::cuboid(v(-0.012, 0.6, -l - 0.012), v(0.012, y + 0.16, -l + 0.02)),
+            dark,
+        );
+        let plate = Paint::Plain {
+            colour: rgb(225, 218, 170),
+            gloss: 0.1,
+        };
+        b.add(
+            Solid::cuboid(v(-0.26, 0.62, -l - 0.025), v(0.26, 0.73, -l + 0.02)),
+            plate,
+        );
     }
 
     /// A mark on the right (0), left (1) or rear (2); `at` is its middle.

@@ -130,14 +130,32 @@ fn pictures(r: &Rendered, out: &Path, frame: usize) -> Result<(), SynthError> {
     let path = |folder: &str| out.join(folder).join(format!("{frame:06}.png"));
     type Job<'a> = Box<dyn Fn(&Path) -> std::io::Result<()> + Send + Sync + 'a>;
     let jobs: [(PathBuf, Job<'_>); 7] = [
-        (path(FOLDERS[0]), Box::new(|p| png::write_rgb(p, &r.left_rgb))),
-        (path(FOLDERS[1]), Box::new(|p| png::write_rgb(p, &r.right_rgb))),
+        (
+            path(FOLDERS[0]),
+            Box::new(|p| png::write_rgb(p, &r.left_rgb)),
+        ),
+        (
+            path(FOLDERS[1]),
+            Box::new(|p| png::write_rgb(p, &r.right_rgb)),
+        ),
         (path(FOLDERS[2]), Box::new(|p| png::write_grey(p, &r.mono))),
-        (path(FOLDERS[3]), Box::new(|p| png::write_disparity(p, &r.disparity))),
+        (
+            path(FOLDERS[3]),
+            Box::new(|p| png::write_disparity(p, &r.disparity)),
+        ),
         // Depth has the same code: 16 bit, 0 = none; its own 0 must stay 0.
-        (path(FOLDERS[4]), Box::new(|p| png::write_disparity(p, &none_as_invalid(&r.depth)))),
-        (path(FOLDERS[5]), Box::new(|p| png::write_grey(p, &r.labels))),
-        (path(FOLDERS[6]), Box::new(|p| png::write_grey(p, &r.moving))),
+        (
+            path(FOLDERS[4]),
+            Box::new(|p| png::write_disparity(p, &none_as_invalid(&r.depth))),
+        ),
+        (
+            path(FOLDERS[5]),
+            Box::new(|p| png::write_grey(p, &r.labels)),
+        ),
+        (
+            path(FOLDERS[6]),
+            Box::new(|p| png::write_grey(p, &r.moving)),
+        ),
     ];
     jobs.par_iter()
         .map(|(path, job)| job(path).map_err(io(path)))
@@ -145,9 +163,11 @@ fn pictures(r: &Rendered, out: &Path, frame: usize) -> Result<(), SynthError> {
 }
 
 fn none_as_invalid(depth: &Image<u16>) -> Image<u16> {
-    Image::from_fn(depth.width(), depth.height(), |x, y| match depth.get(x, y) {
-        0 => INVALID,
-        z => z,
+    Image::from_fn(depth.width(), depth.height(), |x, y| {
+        match depth.get(x, y) {
+            0 => INVALID,
+            z => z,
+        }
     })
 }
 
@@ -179,8 +199,9 @@ impl Tables {
         Self {
             times: String::new(),
             speed: "timestamp_ns,speed_mps\n".into(),
-            stixels: "frame,column,x,width,class,top,base,disparity_px,depth_m,height_m,confidence\n"
-                .into(),
+            stixels:
+                "frame,column,x,width,class,top,base,disparity_px,depth_m,height_m,confidence\n"
+                    .into(),
             logos: format!("frame,id,name,state,{corners},confidence\n"),
             road: "frame,slope,offset,horizon_row,pitch_rad,camera_height_m\n".into(),
         }
@@ -195,7 +216,13 @@ impl Tables {
         let list = stixels(&r.labels, &r.disparity, STIXEL_WIDTH);
         stixel_rows(&mut self.stixels, frame, &list, &street.camera());
         for logo in &r.logos {
-            let _ = write!(self.logos, "{frame},{},{},{}", logo.id, logo.name, logo.state.name());
+            let _ = write!(
+                self.logos,
+                "{frame},{},{},{}",
+                logo.id,
+                logo.name,
+                logo.state.name()
+            );
             for (x, y) in logo.quad {
                 let _ = write!(self.logos, ",{x:.3},{y:.3}");
             }
