@@ -1,6 +1,7 @@
 //! `roadloop evaluate`: results against truth.
 use std::{io::Write, path::PathBuf};
 
+use super::Failure;
 use crate::evaluate::{
     EvaluateError, disparity,
     stixels::{self, TruthKind},
@@ -97,5 +98,15 @@ fn report<R: serde::Serialize + std::fmt::Display>(
         writeln!(out).map_err(EvaluateError::Report)
     } else {
         write!(out, "{report}").map_err(EvaluateError::Report)
+    }
+}
+
+impl From<EvaluateError> for Failure {
+    fn from(e: EvaluateError) -> Self {
+        match e.exit_status() {
+            66 => Failure::no_input(e),
+            65 => Failure::data(e),
+            _ => Failure::internal(e),
+        }
     }
 }

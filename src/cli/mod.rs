@@ -1,8 +1,11 @@
 //! The command line, one file a command.
 mod check;
+mod demo;
+mod evaluate;
 mod failure;
 mod replay;
 mod report;
+mod synth;
 
 use std::{
     process::ExitCode,
@@ -23,8 +26,14 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// A synthetic drive, replayed, with pictures and a report; needs no input
+    Demo(demo::Args),
     /// A recorded drive to stixels, pictures, timing and a digest
     Replay(replay::Args),
+    /// Writes a synthetic street with exact truth
+    Synth(synth::Args),
+    /// Compares results with truth
+    Evaluate(evaluate::Args),
     /// Validates a file and prints what was understood
     Check(check::Args),
     /// One HTML page from the results of a replay
@@ -59,8 +68,11 @@ pub fn main() -> ExitCode {
 fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Replay(args) => replay::run(&args, stop_flag()?.as_ref()),
+        Command::Demo(args) => demo::run(&args, stop_flag()?.as_ref()),
+        Command::Synth(args) => Ok(synth::run(&args)?),
+        Command::Evaluate(args) => Ok(evaluate::run(&args, &mut std::io::stdout().lock())?),
         Command::Check(args) => check::run(&args),
-        Command::Report(args) => report::run(&args).map_err(Failure::from),
+        Command::Report(args) => Ok(report::run(&args)?),
     }
 }
 

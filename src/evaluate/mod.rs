@@ -136,7 +136,7 @@ impl EvaluateError {
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Io { .. } | Self::Empty { .. } => 66,
-            Self::Report(_) => 74,
+            Self::Report(_) => 70,
             _ => 65,
         }
     }

@@ -22,6 +22,7 @@ mod options;
 pub mod picture;
 mod prefetch;
 mod prepare;
+pub mod synth;
 
 pub use describe::describe;
 pub use drive::{Drive, Segment};
