@@ -1,11 +1,11 @@
 //! The command line, one file a command.
-mod check;
-mod demo;
-mod evaluate;
+pub mod check;
+pub mod demo;
+pub mod evaluate;
 mod failure;
-mod replay;
-mod report;
-mod synth;
+pub mod replay;
+pub mod report;
+pub mod synth;
 
 use std::{
     process::ExitCode,
