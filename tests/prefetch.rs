@@ -6,6 +6,7 @@ use std::{
     cell::Cell,
     fs,
     path::Path,
+    sync::Mutex,
 };
 
 use roadloop::{
@@ -90,10 +91,19 @@ fn check(set: &FrameSet, k: usize) {
 }
 
 #[test]
-fn every_frame_once_in_order_for_any_number_of_slots() {
+fn every_frame_once_in_order_for_any_number_of_slots_and_threads() {
     let (_dir, drive) = drive(35);
-    for slots in [0, 1, 2, 3, 8, 100] {
-        let mut source = Prefetch::start(&drive, 0, slots);
+    for (slots, threads) in [
+        (0, 0),
+        (1, 1),
+        (1, 4),
+        (2, 2),
+        (3, 2),
+        (3, 8),
+        (8, 5),
+        (100, 3),
+    ] {
+        let mut source = Prefetch::with_threads(&drive, 0, slots, threads);
         for k in 0..35 {
             assert_eq!(source.remaining(), 35 - k);
             match source.next(u64::MAX) {
@@ -116,21 +126,42 @@ fn every_frame_once_in_order_for_any_number_of_slots() {
 }
 
 #[test]
-fn asking_allocates_nothing() {
-    let (_dir, drive) = drive(400);
-    let mut source = Prefetch::start(&drive, 0, 3);
-    let mut before = 0;
-    for k in 0..400 {
-        if k == 20 {
-            before = TAKEN.get();
-        }
-        match source.next(u64::MAX) {
-            Next::Frame(set) => source.recycle(set),
-            Next::Gap(..) => {}
-            other => panic!("{other:?}"),
+fn a_frame_kept_back_does_not_stop_the_rest() {
+    let (_dir, drive) = drive(35);
+    for threads in [1, 2, 3] {
+        let mut source = Prefetch::with_threads(&drive, 0, 3, threads);
+        let mut kept = None;
+        for k in 0..35 {
+            match source.next(u64::MAX) {
+                Next::Frame(set) => {
+                    check(&set, k);
+                    // As a loop that needs the frame before.
+                    if let Some(set) = kept.replace(set) {
+                        source.recycle(set);
+                    }
+                }
+                Next::Gap(..) => {}
+                other => panic!("{other:?}"),
+            }
         }
     }
-    assert_eq!(TAKEN.get() - before, 0, "allocations in 380 frames");
+}
+
+#[test]
+fn asking_allocates_nothing() {
+    let (_dir, drive) = drive(400);
+    for threads in [1, 2] {
+        let mut source = Prefetch::with_threads(&drive, 0, 3, threads);
+        let before = TAKEN.get();
+        for k in 0..400 {
+            match source.next(u64::MAX) {
+                Next::Frame(set) => source.recycle(set),
+                Next::Gap(..) => assert_eq!(k % 10, 0),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(TAKEN.get() - before, 0, "allocations in 400 frames");
+    }
 }
 
 #[test]
@@ -199,6 +230,65 @@ fn a_drive_that_goes_away_ends_in_gaps() {
         gaps += 1;
     }
     assert_eq!(gaps, 20);
+}
+
+/// Keeps what is logged.
+struct Lines;
+
+static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+impl log::Log for Lines {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+    fn log(&self, record: &log::Record<'_>) {
+        let line = format!("{} {}", record.level(), record.args());
+        LINES.lock().unwrap().push(line);
+    }
+    fn flush(&self) {}
+}
+
+#[test]
+fn gaps_are_logged_with_their_files() {
+    static LOGGER: Lines = Lines;
+    log::set_logger(&LOGGER).unwrap();
+    log::set_max_level(log::LevelFilter::Debug);
+    let (dir, drive) = drive(40);
+    let left = |k: usize| dir.path().join(format!("left/{k:06}.png"));
+    fs::write(left(3), b"P5 33 17 255 abc").unwrap();
+    for k in 11..40 {
+        fs::remove_file(left(k)).unwrap();
+    }
+    let mut source = Prefetch::start(&drive, 0, 2);
+    loop {
+        match source.next(u64::MAX) {
+            Next::Frame(set) => source.recycle(set),
+            Next::End => break,
+            _ => {}
+        }
+    }
+    drop(source);
+    let root = dir.path().display().to_string();
+    let lines = LINES.lock().unwrap();
+    let ours = |level: &str| {
+        let ours = lines.iter().filter(|l| l.contains(&root));
+        let ours: Vec<_> = ours.filter_map(|l| l.strip_prefix(level)).collect();
+        ours.join("\n").replace(&root, "DIR")
+    };
+    let warnings = ours("WARN ");
+    let first: Vec<_> = warnings.lines().take(3).collect();
+    assert_eq!(
+        first,
+        [
+            "frame 3: unreadable: DIR/left/000003.png: truncated PGM/PPM: it ends after row 0 of 17",
+            "frame 10: missing: DIR/right/000010.png: the file is missing",
+            "frame 11: missing: DIR/left/000011.png: the file is missing",
+        ]
+    );
+    // The log does not fill up when a whole camera is gone.
+    assert_eq!(warnings.lines().count(), 20);
+    assert_eq!(ours("DEBUG ").lines().count(), 11);
+    assert!(lines.contains(&"WARN 31 gaps in 40 frames".to_string()));
 }
 
 #[test]

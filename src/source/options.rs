@@ -55,7 +55,10 @@ pub struct Crop {
 
 /// Where a mask comes from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected a file name, a polygon [[x, y], ...] or a list of polygons"
+)]
 pub enum MaskSource {
     /// A picture of the size of the left pictures: black (0) pixels are never used.
     Picture(PathBuf),
