@@ -218,7 +218,11 @@ fn cameras_that_look_apart_have_no_common_view() {
     let rig = rig(turned, [-0.25, 0.0, 0.0], [Distortion::None; 2]);
     let error = rig.rectification(Size::new(41, 31)).unwrap_err();
     assert!(error.to_string().contains("do not overlap"), "{error}");
-    for size in [Size::new(0, 31), Size::new(41, 70_000)] {
+    for size in [
+        Size::new(0, 31),
+        Size::new(41, 70_000),
+        Size::new(65_535, 65_535),
+    ] {
         assert!(rig.rectification(size).is_err());
     }
 }
