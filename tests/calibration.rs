@@ -168,6 +168,8 @@ fn kitti_rows() {
     };
     let rig = text("calib.txt", ODOMETRY).unwrap();
     assert_eq!(rig.rectified_camera(), Some(expected));
+    let windows = format!("\u{feff}{}", ODOMETRY.replace('\n', "\r\n"));
+    assert_eq!(text("calib.txt", &windows).as_ref(), Ok(&rig));
     let bare = ODOMETRY.replace("P0: ", "").replace("P1: ", "");
     let rig = text("calib.txt", &bare).unwrap();
     assert_eq!(rig.rectified_camera(), Some(expected));
@@ -236,6 +238,8 @@ fn opencv_matrices() {
     assert_eq!(pair.lenses[1].distortion, Distortion::None);
     assert_eq!(pair.translation.x, -0.2);
     assert_eq!(rig.image_size(), Some(Size::new(640, 480)));
+    let windows = format!("\u{feff}{}", good.replace('\n', "\r\n"));
+    assert_eq!(text("a.yml", &windows).as_ref(), Ok(&rig));
     // Other headers, and none.
     for header in ["%YAML 1.2\n---\n", "---\n", ""] {
         let other = good.replace("%YAML:1.0\n---\n", header);
@@ -508,6 +512,17 @@ fn what_is_no_calibration() {
          [[1, 0, 0, -1], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]}\n",
         &["cam0.camera_model (line 1)", "omni", "pinhole"],
     );
+    // A size that would take 64 GB of maps is refused before any is taken.
+    let huge = opencv(M, D, R, T)
+        .replace("width: 640", "width: 65535")
+        .replace("height: 480", "height: 65535");
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("huge.yml");
+    fs::write(&path, huge).unwrap();
+    let message = roadloop::cli::check::calib(&path, None)
+        .unwrap_err()
+        .to_string();
+    assert!(message.contains("65535x65535"), "{message}");
     refused("cam0: {a: 1}\n", &["no cam1"]);
     let folder = TempDir::new().unwrap();
     assert!(calib::read(folder.path(), Pair::First).is_err());

@@ -84,8 +84,8 @@ pub enum CalibError {
         /// The calibration's.
         expected: Size,
     },
-    /// The image size can't be rectified: empty, or a side above 65,535 px.
-    #[error("image size {found}, expected 1x1 to 65535x65535")]
+    /// The image size can't be rectified: empty, a side above 65,535 px, or more than 2^26 px.
+    #[error("image size {found}, expected sides from 1 to 65535 and at most 67108864 pixels")]
     Unsupported {
         /// The size that was asked for.
         found: Size,

@@ -11,6 +11,9 @@ use crate::frame::{Camera, Size};
 /// stretched pixels: the view ends here at the latest.
 const WIDEST: f64 = 1.732_050_807_568_877_2;
 
+/// Maps are not made for more pixels: no camera has them, and a size may come from a file.
+const LARGEST_AREA: usize = 1 << 26;
+
 /// One camera's way from the rectified to the raw image and back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct View {
@@ -33,7 +36,7 @@ impl View {
     }
 
     /// Where a point of the rectified image lies in the raw one, px; it may lie outside of it.
-    /// `None` behind the camera and beyond the lens's [`Distortion::limit`].
+    /// `None` behind the camera and beyond the lens's [limit](super::Distortion::limit).
     pub fn raw_of(&self, [x, y]: [f64; 2]) -> Option<[f64; 2]> {
         let Camera {
             focal_px, cx, cy, ..
@@ -119,7 +122,9 @@ impl Rig {
             Model::Raw(pair) => pair,
         };
         let supported = 1..=usize::from(u16::MAX);
-        if !(supported.contains(&size.width) && supported.contains(&size.height)) {
+        if !(supported.contains(&size.width) && supported.contains(&size.height))
+            || size.area() > LARGEST_AREA
+        {
             return Err(CalibError::Unsupported { found: size });
         }
         let (rotations, camera) = match &pair.given {

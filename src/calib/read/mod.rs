@@ -169,7 +169,8 @@ fn load(path: &Path) -> Result<String, CalibError> {
         });
     }
     // Comments in other encodings do no harm.
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    let text = String::from_utf8_lossy(&bytes);
+    Ok(text.trim_start_matches('\u{feff}').to_owned())
 }
 
 enum Found {
