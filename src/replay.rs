@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
-    calib::{CalibError, Rectification},
+    calib::{CalibError, Rectification, Rig},
     config::Config,
     frame_loop::{ChainError, Clock, CpuBackend, FrameLoop, Pace, Shape},
     sink::{Sink, SinkError},
-    source::{Drive, Prefetch},
+    source::{Drive, Prefetch, Segment},
 };
 
 /// Frame sets that go round between the decoding thread and the loop.
@@ -41,7 +41,17 @@ impl<'a> Replay<'a> {
     /// # Errors
     /// When one can't be.
     pub fn new(drive: &'a Drive) -> Result<Self, CalibError> {
-        let rectify = |s: &crate::source::Segment| s.rig.rectification(s.size);
+        let mut told: Option<&Rig> = None;
+        let rectify = |segment: &'a Segment| {
+            // A rig that many segments share has its say once.
+            if told.is_none_or(|rig| rig.warnings() != segment.rig.warnings()) {
+                told = Some(&segment.rig);
+                for warning in segment.rig.warnings() {
+                    log::warn!("{}: {warning}", drive.calibration());
+                }
+            }
+            segment.rig.rectification(segment.size)
+        };
         Ok(Self {
             drive,
             rectifications: drive

@@ -519,7 +519,7 @@ fn what_is_no_calibration() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("huge.yml");
     fs::write(&path, huge).unwrap();
-    let message = roadloop::cli::check::calib(&path, None)
+    let message = roadloop::calib::describe(&path, None)
         .unwrap_err()
         .to_string();
     assert!(message.contains("65535x65535"), "{message}");
@@ -532,7 +532,7 @@ fn what_is_no_calibration() {
 
 #[test]
 fn what_check_says() {
-    let say = |name: &str| roadloop::cli::check::calib(&rigs().join(name), None).unwrap();
+    let say = |name: &str| roadloop::calib::describe(&rigs().join(name), None).unwrap();
     let lines = |text: &str, wanted: &[&str]| {
         for line in wanted {
             assert!(text.lines().any(|l| l == *line), "no {line:?} in\n{text}");
@@ -570,6 +570,6 @@ fn what_check_says() {
             "base line         0.5327 m",
         ],
     );
-    let missing = roadloop::cli::check::calib(Path::new("no.yaml"), None).unwrap_err();
+    let missing = roadloop::calib::describe(Path::new("no.yaml"), None).unwrap_err();
     assert!(missing.to_string().starts_with("no.yaml: "), "{missing}");
 }

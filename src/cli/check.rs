@@ -59,7 +59,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let text = match &args.what {
         What::Config { file } => configuration(Some(file), None)?.to_toml(),
         What::Calib { file, right } => {
-            calib::describe(file, right.as_deref()).map_err(Failure::data)?
+            calib::describe(file, right.as_deref())?
         }
         What::Drive {
             dir,

@@ -1,4 +1,5 @@
 //! Errors as the shell sees them: a message and an exit status.
+use crate::calib::CalibError;
 
 /// Why a command ended badly.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +45,15 @@ impl Failure {
         Self {
             status,
             message: message.to_string(),
+        }
+    }
+}
+
+impl From<CalibError> for Failure {
+    fn from(e: CalibError) -> Self {
+        match e {
+            CalibError::Io { .. } => Failure::no_input(e),
+            _ => Failure::data(e),
         }
     }
 }

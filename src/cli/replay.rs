@@ -123,7 +123,7 @@ impl From<SinkError> for Failure {
 impl From<ReplayError> for Failure {
     fn from(e: ReplayError) -> Self {
         match e {
-            ReplayError::Calib(e) => Failure::data(e),
+            ReplayError::Calib(e) => e.into(),
             ReplayError::Chain(e) => Failure::config(e),
             ReplayError::Sink(e) => e.into(),
         }
@@ -183,7 +183,7 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
             zero_is_measured: config.preset == Preset::Paper,
         },
     )?;
-    let replay = Replay::new(&drive).map_err(Failure::data)?;
+    let replay = Replay::new(&drive)?;
     let options = FolderOptions {
         save: args.save,
         force: args.force,

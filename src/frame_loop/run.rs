@@ -99,7 +99,7 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
                 Next::Nothing => self.nothing(sink)?,
                 Next::Frame(set) => {
                     self.alive();
-                    self.frame(set, source, sink)?;
+                    self.frame(set, source, sink, stop)?;
                 }
             }
         }
@@ -138,15 +138,33 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
         clock.plus_ns(stamp.since(first))
     }
 
+    /// Sleeps until `until`, a bounded while at a time; false when told to stop before.
+    fn wait(&self, until: Timestamp, stop: &AtomicBool) -> bool {
+        loop {
+            let now = self.clock.now();
+            if now >= until {
+                return true;
+            }
+            if stop.load(Ordering::Relaxed) {
+                return false;
+            }
+            self.clock.sleep_until(until.min(now.plus_ns(WAIT_NS)));
+        }
+    }
+
     fn frame(
         &mut self,
         mut set: Box<FrameSet>,
         source: &mut impl Source,
         sink: &mut impl Sink,
+        stop: &AtomicBool,
     ) -> Result<(), SinkError> {
         let mut arrival = self.arrival(set.id);
         if self.pace == Pace::Realtime {
-            self.clock.sleep_until(arrival);
+            if !self.wait(arrival, stop) {
+                source.recycle(set);
+                return Ok(());
+            }
             // A burst: only the newest of the frames that have arrived is worth the time.
             loop {
                 match source.next(0) {
