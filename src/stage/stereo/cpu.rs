@@ -39,7 +39,9 @@ pub struct Plan {
     left: Vec<u8>,
     /// The two images with [`BORDER`] more pixels on both sides.
     padded: [Vec<u8>; 2],
-    left_census: Vec<u8>,
+    left_census: Vec<[u8; 4]>,
+    /// Planes of the left census before they are packed, one row after the other.
+    left_planes: Vec<u8>,
     right_census: Vec<u8>,
     sweeps: Vec<Sweep>,
     /// One for each thread that may be at work.
@@ -110,7 +112,8 @@ impl Plan {
             p2: params.p2_table(),
             left: vec![0; size.area()],
             padded: [padded.clone(), padded],
-            left_census: vec![0; 4 * size.area()],
+            left_census: vec![[0; 4]; size.area()],
+            left_planes: vec![0; 4 * size.area()],
             right_census: vec![0; 4 * (width + d) * height],
             sweeps,
             scratch: scratch.collect(),
@@ -133,7 +136,7 @@ impl Plan {
             &self.left,
             &self.padded[0],
             &self.padded[1],
-            &self.left_census,
+            &self.left_planes,
             &self.right_census,
         ];
         let sweeps = self.sweeps.iter();
@@ -144,7 +147,7 @@ impl Plan {
             + self.scratch.iter().map(|s| lock(s).bytes()).sum::<usize>()
             + 2 * (self.winners.len() + self.filtered.len())
             + self.speckles.bytes()
-            + 4 * self.last_valid.len()
+            + 4 * (self.last_valid.len() + self.left_census.len())
     }
 
     fn census(&mut self, input: Input<'_>) {
@@ -173,11 +176,15 @@ impl Plan {
         let [left, right] = &self.padded;
         let d = usize::from(self.params.disparities);
         self.left_census
-            .par_chunks_exact_mut(4 * width)
+            .par_chunks_exact_mut(width)
+            .zip(self.left_planes.par_chunks_exact_mut(4 * width))
             .zip(self.right_census.par_chunks_exact_mut(4 * (width + d)))
             .enumerate()
-            .for_each(|(y, (to_left, to_right))| {
-                window(left, y, to_left);
+            .for_each(|(y, ((to_left, planes), to_right))| {
+                window(left, y, planes);
+                for (x, to) in to_left.iter_mut().enumerate() {
+                    *to = std::array::from_fn(|i| planes[i * width + x]);
+                }
                 // Packed first; then mirrored, the last plane first, to its place.
                 window(right, y, &mut to_right[..4 * width]);
                 for plane in (0..4).rev() {
@@ -208,14 +215,11 @@ impl Plan {
                 .then_some(self.params.left_right_max_px),
             subpixel: self.params.subpixel,
         };
-        let t = std::time::Instant::now();
         self.sweeps.par_iter_mut().for_each(|sweep| {
             let columns = (sweep.x0, sweep.columns);
             let (states, checkpoints) = (&mut sweep.states, &mut sweep.checkpoints);
             simd::sweep::<D, N>(isa, &frame, columns, sweep.up, states, checkpoints);
         });
-        eprint!("sweep {:.1} ", t.elapsed().as_secs_f64() * 1e3);
-        let t = std::time::Instant::now();
         let (sweeps, scratch) = (&self.sweeps, &self.scratch);
         let wide = width + 2;
         self.winners[wide..][..height * wide]
@@ -236,7 +240,6 @@ impl Plan {
                 let rows = (block * BLOCK, ((block + 1) * BLOCK).min(height));
                 simd::block::<D, N>(isa, &frame, rows, winner, &mut scratch, out);
             });
-        eprint!("block {:.1} ", t.elapsed().as_secs_f64() * 1e3);
     }
 
     fn filter(&mut self, output: &mut Disparity) {
@@ -303,9 +306,7 @@ impl Stage for Plan {
 
     fn run(&mut self, input: Input<'_>, output: &mut Disparity) {
         assert_eq!(output.size(), self.size, "an output of another size");
-        let t = std::time::Instant::now();
         self.census(input);
-        eprint!("census {:.1} ", t.elapsed().as_secs_f64() * 1e3);
         match (self.params.disparities, self.params.paths) {
             (64, 4) => self.aggregate::<64, 1>(),
             (128, 4) => self.aggregate::<128, 1>(),
@@ -314,8 +315,6 @@ impl Stage for Plan {
             (128, _) => self.aggregate::<128, 3>(),
             _ => self.aggregate::<256, 3>(),
         }
-        let t = std::time::Instant::now();
         self.filter(output);
-        eprintln!("filter {:.1}", t.elapsed().as_secs_f64() * 1e3);
     }
 }

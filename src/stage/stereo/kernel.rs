@@ -28,8 +28,8 @@ pub struct Frame<'a> {
     pub height: usize,
     /// Left image, packed.
     pub left: &'a [u8],
-    /// Census of the left image: 4 planes of bytes a row, `width` each.
-    pub left_census: &'a [u8],
+    /// Census of the left image, packed.
+    pub left_census: &'a [[u8; 4]],
     /// Census of the right image: 4 planes of bytes a row, `width + D` each, mirrored, so that
     /// the byte for `x - d` is at `width - 1 - x + d`: lanes ascend with d.
     pub right_census: &'a [u8],
@@ -87,31 +87,53 @@ pub fn census_row(rows: [&[u8]; 7], planes: &mut [u8]) {
     }
 }
 
-/// Cost of one pixel for every disparity.
-#[inline(always)]
-fn cost<const D: usize>(frame: &Frame<'_>, x: usize, y: usize, cost: &mut [u8; D]) {
-    let w = frame.width;
-    if frame.mask.get(y * w + x) == Some(&0) {
-        *cost = [MAX_COST as u8; D];
-        return;
+/// What the costs of one row are made of.
+#[derive(Clone, Copy)]
+struct CostRow<'a> {
+    left: &'a [[u8; 4]],
+    right: [&'a [u8]; 4],
+    mask: &'a [u8],
+}
+
+impl<'a> CostRow<'a> {
+    #[inline(always)]
+    fn new(frame: &Frame<'a>, y: usize, d: usize) -> Self {
+        let w = frame.width;
+        let plane = |i: usize| &frame.right_census[(4 * y + i) * (w + d)..][..w + d];
+        let mask = if frame.mask.is_empty() {
+            &[]
+        } else {
+            &frame.mask[y * w..][..w]
+        };
+        Self {
+            left: &frame.left_census[y * w..][..w],
+            right: [plane(0), plane(1), plane(2), plane(3)],
+            mask,
+        }
     }
-    let left = &frame.left_census[4 * y * w..][..4 * w];
-    let stride = w + D;
-    let right = &frame.right_census[4 * y * stride..][..4 * stride];
-    let at = w - 1 - x;
-    let l = [left[x], left[w + x], left[2 * w + x], left[3 * w + x]];
-    let r0: &[u8; D] = lanes(right, at);
-    let r1: &[u8; D] = lanes(right, stride + at);
-    let r2: &[u8; D] = lanes(right, 2 * stride + at);
-    let r3: &[u8; D] = lanes(right, 3 * stride + at);
-    for d in 0..D {
-        let n = (l[0] ^ r0[d]).count_ones() as u8;
-        let n = n.wrapping_add((l[1] ^ r1[d]).count_ones() as u8);
-        let n = n.wrapping_add((l[2] ^ r2[d]).count_ones() as u8);
-        cost[d] = n.wrapping_add((l[3] ^ r3[d]).count_ones() as u8);
-    }
-    if x + 1 < D {
-        cost[x + 1..].fill(MAX_COST as u8);
+
+    /// Cost of one pixel for every disparity.
+    #[inline(always)]
+    fn cost<const D: usize>(&self, x: usize, cost: &mut [u8; D]) {
+        if self.mask.get(x) == Some(&0) {
+            *cost = [MAX_COST as u8; D];
+            return;
+        }
+        let at = self.left.len() - 1 - x;
+        let l = self.left[x];
+        let r0: &[u8; D] = lanes(self.right[0], at);
+        let r1: &[u8; D] = lanes(self.right[1], at);
+        let r2: &[u8; D] = lanes(self.right[2], at);
+        let r3: &[u8; D] = lanes(self.right[3], at);
+        for d in 0..D {
+            let n = (l[0] ^ r0[d]).count_ones() as u8;
+            let n = n.wrapping_add((l[1] ^ r1[d]).count_ones() as u8);
+            let n = n.wrapping_add((l[2] ^ r2[d]).count_ones() as u8);
+            cost[d] = n.wrapping_add((l[3] ^ r3[d]).count_ones() as u8);
+        }
+        if x + 1 < D {
+            cost[x + 1..].fill(MAX_COST as u8);
+        }
     }
 }
 
@@ -233,8 +255,9 @@ pub fn sweep<const D: usize, const N: usize>(
                 return;
             }
         }
+        let row = CostRow::new(frame, y, D);
         for x in x0..x0 + columns {
-            cost(frame, x, y, &mut costs);
+            row.cost(x, &mut costs);
             step_rows::<D, N>(frame, (x0, columns), (x, y), up, states, &costs, &mut m);
         }
     }
@@ -243,22 +266,21 @@ pub fn sweep<const D: usize, const N: usize>(
 /// Buffers of [`block`].
 pub struct Scratch {
     /// Costs of the block.
-    pub costs: Vec<u8>,
-    /// M of the paths from below.
-    pub up: Vec<u8>,
-    /// M of the path from the right, one row.
-    pub back: Vec<u8>,
-    /// States of the paths from above, and from below.
+    costs: Vec<u8>,
+    /// Of the sums of the block what the paths from below and from the right contribute.
+    partial: Vec<u16>,
+    /// States of the paths from above.
     pub down_states: Vec<u8>,
     /// States of the paths from below.
     pub up_states: Vec<u8>,
     /// Sums of one row; `D` lanes a pixel between [`TILE`] of the highest value, which no
     /// right pixel takes.
-    pub sums: Vec<u16>,
+    sums: Vec<u16>,
     /// Disparity of each right pixel, mirrored as the census.
-    pub right: Vec<u16>,
-    /// Integer winners of the row.
-    pub winner: Vec<u16>,
+    right: Vec<u16>,
+    /// Of each pixel of the row: integer winner, or the highest value where it is not to be
+    /// used; and by how much its neighbours' sums exceed its own.
+    winners: [Vec<u16>; 3],
 }
 
 impl Scratch {
@@ -266,21 +288,21 @@ impl Scratch {
         let states = vec![u8::MAX; n * width * state_len(d)];
         Self {
             costs: vec![0; BLOCK * width * d],
-            up: vec![0; n * BLOCK * width * d],
-            back: vec![0; width * d],
+            partial: vec![0; BLOCK * width * d],
             down_states: states.clone(),
             up_states: states,
             sums: vec![u16::MAX; width * (d + TILE) + TILE],
             right: vec![0; width.next_multiple_of(TILE)],
-            winner: vec![0; width],
+            winners: std::array::from_fn(|_| vec![0; width]),
         }
     }
 
     pub fn bytes(&self) -> usize {
-        let bytes = [&self.costs, &self.up, &self.back, &self.down_states];
-        bytes.iter().map(|b| b.len()).sum::<usize>()
+        let winners: usize = self.winners.iter().map(Vec::len).sum();
+        self.costs.len()
+            + self.down_states.len()
             + self.up_states.len()
-            + 2 * (self.sums.len() + self.right.len() + self.winner.len())
+            + 2 * (self.partial.len() + self.sums.len() + self.right.len() + winners)
     }
 }
 
@@ -290,107 +312,142 @@ impl Scratch {
 pub fn block<const D: usize, const N: usize>(
     frame: &Frame<'_>,
     (y0, y1): (usize, usize),
-    winner: Winner,
+    how: Winner,
     scratch: &mut Scratch,
     out: &mut [u16],
 ) {
     let w = frame.width;
-    let plane = BLOCK * w * D;
-    let mut m = [[0; D]; N];
     for y in (y0..y1).rev() {
-        for x in 0..w {
-            let at = ((y - y0) * w + x) * D;
-            let costs: &mut [u8; D] = lanes_mut(&mut scratch.costs, at);
-            cost(frame, x, y, costs);
-            let states = &mut scratch.up_states;
-            step_rows::<D, N>(frame, (0, w), (x, y), true, states, costs, &mut m);
-            for i in 0..N {
-                *lanes_mut(&mut scratch.up, i * plane + at) = m[i];
-            }
-        }
+        up_and_back::<D, N>(frame, y, (y - y0) * w * D, scratch);
     }
     for y in y0..y1 {
-        back::<D>(frame, y, (y - y0) * w * D, scratch);
         let out = &mut out[(y - y0) * (w + 2) + 1..][..w];
-        row::<D, N>(frame, y, (y - y0) * w * D, winner, scratch, out);
-        if let Some(max) = winner.left_right_max {
+        down_and_along::<D, N>(frame, y, (y - y0) * w * D, how.uniqueness_percent, scratch);
+        let [winners, before, after] = &scratch.winners;
+        if how.subpixel {
+            refine(winners, before, after, out);
+        } else {
+            for (out, d) in out.iter_mut().zip(winners) {
+                *out = d.wrapping_mul(256);
+            }
+        }
+        if how.left_right_max.is_some() {
             right_winners::<D>(w, &scratch.sums, &mut scratch.right);
-            for (x, (out, &d)) in out.iter_mut().zip(&scratch.winner).enumerate() {
-                if *out != INVALID && scratch.right[w - 1 - x + usize::from(d)].abs_diff(d) > max {
-                    *out = INVALID;
-                }
+        }
+        for (x, (out, &d)) in out.iter_mut().zip(winners).enumerate() {
+            if usize::from(d) > x {
+                *out = INVALID;
+            } else if let Some(max) = how.left_right_max
+                && scratch.right[w - 1 - x + usize::from(d)].abs_diff(d) > max
+            {
+                *out = INVALID;
             }
         }
     }
 }
 
-/// The path against x through one row.
+/// Costs of one row, and what the paths from below and from the right contribute to its sums.
 #[inline(always)]
-fn back<const D: usize>(frame: &Frame<'_>, y: usize, at: usize, scratch: &mut Scratch) {
-    let w = frame.width;
-    // One sentinel on each side of the D lanes; a const expression D + 2 is not to be had.
-    let mut state = [u8::MAX; 2 + 256];
-    start::<D>(&mut state);
-    for x in (0..w).rev() {
-        let to = y * w + x;
-        let jump = if x + 1 == w { 0 } else { p2(frame, to + 1, to) };
-        let costs = lanes(&scratch.costs, at + x * D);
-        let m = lanes_mut(&mut scratch.back, x * D);
-        step::<D>(&mut state, costs, frame.p1, jump, m);
-    }
-}
-
-/// The path along x and those from above through one row, the sums, and the winners.
-#[inline(always)]
-fn row<const D: usize, const N: usize>(
+fn up_and_back<const D: usize, const N: usize>(
     frame: &Frame<'_>,
     y: usize,
     at: usize,
-    winner: Winner,
     scratch: &mut Scratch,
-    out: &mut [u16],
 ) {
     let w = frame.width;
-    let plane = BLOCK * w * D;
+    let row = CostRow::new(frame, y, D);
+    // Sentinels around D lanes; the length D + 2 is not to be had as a type.
     let mut state = [u8::MAX; 2 + 256];
     start::<D>(&mut state);
-    let mut along = [0; D];
-    let mut down = [[0; D]; N];
+    let (mut up, mut back) = ([[0; D]; N], [0; D]);
+    for x in (0..w).rev() {
+        let to = y * w + x;
+        let costs: &mut [u8; D] = lanes_mut(&mut scratch.costs, at + x * D);
+        row.cost(x, costs);
+        let states = &mut scratch.up_states;
+        step_rows::<D, N>(frame, (0, w), (x, y), true, states, costs, &mut up);
+        let jump = if x + 1 == w { 0 } else { p2(frame, to + 1, to) };
+        step::<D>(&mut state, costs, frame.p1, jump, &mut back);
+        let mut partial = [0u16; D];
+        let paths = 2 + 2 * N as u16;
+        for d in 0..D {
+            let costs = u16::from(costs[d]).wrapping_mul(paths);
+            partial[d] = costs.wrapping_add(u16::from(back[d]));
+        }
+        add(&mut partial, &up);
+        *lanes_mut(&mut scratch.partial, at + x * D) = partial;
+    }
+}
+
+#[inline(always)]
+fn add<const D: usize, const N: usize>(sums: &mut [u16; D], paths: &[[u8; D]; N]) {
+    for path in paths {
+        for d in 0..D {
+            sums[d] = sums[d].wrapping_add(u16::from(path[d]));
+        }
+    }
+}
+
+/// The paths from above and from the left through one row, its sums, and the winners.
+#[inline(always)]
+fn down_and_along<const D: usize, const N: usize>(
+    frame: &Frame<'_>,
+    y: usize,
+    at: usize,
+    uniqueness_percent: u32,
+    scratch: &mut Scratch,
+) {
+    let w = frame.width;
+    let mut state = [u8::MAX; 2 + 256];
+    start::<D>(&mut state);
+    let (mut down, mut along) = ([[0; D]; N], [[0; D]; 1]);
+    let [winners, before, after] = &mut scratch.winners;
     for x in 0..w {
         let to = y * w + x;
         let costs: &[u8; D] = lanes(&scratch.costs, at + x * D);
         let jump = if x == 0 { 0 } else { p2(frame, to - 1, to) };
-        step(&mut state, costs, frame.p1, jump, &mut along);
+        step(&mut state, costs, frame.p1, jump, &mut along[0]);
         let states = &mut scratch.down_states;
         step_rows::<D, N>(frame, (0, w), (x, y), false, states, costs, &mut down);
-        let back: &[u8; D] = lanes(&scratch.back, x * D);
-        let paths = 2 + 2 * N as u16;
-        let sums: &mut [u16; D] = lanes_mut(&mut scratch.sums, TILE + x * (D + TILE));
-        for d in 0..D {
-            let row = u16::from(along[d]).wrapping_add(u16::from(back[d]));
-            sums[d] = row.wrapping_add(u16::from(costs[d]).wrapping_mul(paths));
-        }
-        for i in 0..N {
-            let up: &[u8; D] = lanes(&scratch.up, i * plane + at + x * D);
-            for d in 0..D {
-                let column = u16::from(up[d]).wrapping_add(u16::from(down[i][d]));
-                sums[d] = sums[d].wrapping_add(column);
-            }
-        }
+        let mut sums: [u16; D] = *lanes(&scratch.partial, at + x * D);
+        add(&mut sums, &along);
+        add(&mut sums, &down);
+        let to_right: &mut [u16; D] = lanes_mut(&mut scratch.sums, TILE + x * (D + TILE));
         if frame.mask.get(to) == Some(&0) {
-            out[x] = INVALID;
-            sums.fill(u16::MAX);
+            *to_right = [u16::MAX; D];
+            winners[x] = u16::MAX;
             continue;
         }
-        let best = first_least(sums);
-        scratch.winner[x] = best as u16;
-        out[x] = if best > x || !unique(sums, best, winner.uniqueness_percent) {
-            INVALID
-        } else if winner.subpixel {
-            refined(sums, best)
+        *to_right = sums;
+        let best = first_least(&sums);
+        let unique = uniqueness_percent == 0 || unique(&sums, best, uniqueness_percent);
+        winners[x] = if unique { best as u16 } else { u16::MAX };
+        (before[x], after[x]) = (0, 0);
+        if 0 < best && best + 1 < D {
+            before[x] = sums[best - 1] - sums[best];
+            after[x] = sums[best + 1] - sums[best];
+        }
+    }
+}
+
+/// Disparities in 1/256 px from the parabolas through the winners and their neighbours.
+#[inline(always)]
+fn refine(winners: &[u16], before: &[u16], after: &[u16], out: &mut [u16]) {
+    for (((out, d), &before), &after) in out.iter_mut().zip(winners).zip(before).zip(after) {
+        // The quotient (16 |b - a| + q) / (2 q) is at most 8: counted, for there are no lanes
+        // that divide. With sums of at most 8 * 255, all of it stays within 16 bits.
+        let q = before.wrapping_add(after).max(1);
+        let numerator = before.abs_diff(after).wrapping_mul(16).wrapping_add(q);
+        let mut size = 0;
+        for k in 1..=8u16 {
+            size += u16::from(numerator >= q.wrapping_mul(2 * k));
+        }
+        let towards = if before > after {
+            size
         } else {
-            best as u16 * 256
+            size.wrapping_neg()
         };
+        *out = d.wrapping_mul(16).wrapping_add(towards).wrapping_mul(16);
     }
 }
 
@@ -409,7 +466,11 @@ fn right_winners<const D: usize>(w: usize, sums: &[u16], right: &mut [u16]) {
             let at = TILE + x * (D + TILE) + j + x + 1 - w;
             let sums: &[u16; TILE] = lanes(sums, at);
             for i in 0..TILE {
-                from[i] = if sums[i] < least[i] { x as u16 } else { from[i] };
+                from[i] = if sums[i] < least[i] {
+                    x as u16
+                } else {
+                    from[i]
+                };
                 least[i] = least[i].min(sums[i]);
             }
         }
@@ -419,25 +480,32 @@ fn right_winners<const D: usize>(w: usize, sums: &[u16], right: &mut [u16]) {
     }
 }
 
+/// The place of the smallest sum, the first among equals.
 #[inline(always)]
 fn first_least<const D: usize>(sums: &[u16; D]) -> usize {
-    let mut least = u16::MAX;
-    for d in 0..D {
-        least = least.min(sums[d]);
+    // Sum and place in one number, and explicit lanes: a search for the place would become a
+    // loop of branches.
+    const L: usize = 8;
+    let mut least = [u32::MAX; L];
+    for g in 0..D / L {
+        let sums: &[u16; L] = lanes(sums, g * L);
+        let mut keys = [0; L];
+        for i in 0..L {
+            keys[i] = u32::from(sums[i]) << 8 | (g * L + i) as u32;
+        }
+        for i in 0..L {
+            least[i] = least[i].min(keys[i]);
+        }
     }
-    let mut first = u16::MAX;
-    for d in 0..D {
-        let place = if sums[d] == least { d as u16 } else { u16::MAX };
-        first = first.min(place);
+    let mut first = u32::MAX;
+    for i in 0..L {
+        first = first.min(least[i]);
     }
-    usize::from(first)
+    (first & 255) as usize
 }
 
 #[inline(always)]
 fn unique<const D: usize>(sums: &[u16; D], best: usize, percent: u32) -> bool {
-    if percent == 0 {
-        return true;
-    }
     // s * (100 - u) < least * 100, as s < bound.
     let bound = (u32::from(sums[best]) * 100).div_ceil(100 - percent);
     let bound = bound.min(u16::MAX.into()) as u16;
@@ -449,20 +517,4 @@ fn unique<const D: usize>(sums: &[u16; D], best: usize, percent: u32) -> bool {
         rivals -= u16::from(*near < bound);
     }
     rivals == 0
-}
-
-/// Disparity in 1/256 px from the parabola through the winner and its neighbours.
-#[inline(always)]
-fn refined<const D: usize>(sums: &[u16; D], best: usize) -> u16 {
-    let mut sixteenths = best as i32 * 16;
-    if 0 < best && best + 1 < D {
-        let before = i32::from(sums[best - 1]) - i32::from(sums[best]);
-        let after = i32::from(sums[best + 1]) - i32::from(sums[best]);
-        let q = before + after;
-        if q > 0 {
-            let size = (16 * (before - after).abs() + q) / (2 * q);
-            sixteenths += if before > after { size } else { -size };
-        }
-    }
-    (sixteenths * 16) as u16
 }

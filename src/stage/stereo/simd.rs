@@ -13,11 +13,23 @@ pub enum Isa {
     /// AVX2; only [`Isa::detect`] makes it.
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    /// AVX-512 with the instructions on bytes and words, and bit counts of bytes; only
+    /// [`Isa::detect`] makes it.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
 }
 
 impl Isa {
     /// The best that this processor has.
     pub fn detect() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512bitalg")
+            && is_x86_feature_detected!("popcnt")
+        {
+            return Self::Avx512;
+        }
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt") {
             return Self::Avx2;
@@ -37,11 +49,19 @@ macro_rules! dispatched {
             fn avx2 $(<$(const $n: usize),+>)? ($($arg: $type),*) {
                 $room::$inner $(::<$($n),+>)? ($($arg),*);
             }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512bw,avx512vl,avx512bitalg,popcnt")]
+            fn avx512 $(<$(const $n: usize),+>)? ($($arg: $type),*) {
+                $room::$inner $(::<$($n),+>)? ($($arg),*);
+            }
             match isa {
                 Isa::Baseline => $room::$inner $(::<$($n),+>)? ($($arg),*),
-                // SAFETY: there is no `Avx2` but where `detect` found these features.
+                // SAFETY: `detect` alone makes this value, where it found these features.
                 #[cfg(target_arch = "x86_64")]
                 Isa::Avx2 => unsafe { avx2 $(::<$($n),+>)? ($($arg),*) },
+                // SAFETY: as above.
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx512 => unsafe { avx512 $(::<$($n),+>)? ($($arg),*) },
             }
         }
     )*};
