@@ -27,6 +27,8 @@ pub(crate) struct Body {
     pub roof: f64,
     /// Where the cabin's glass begins and ends at the waist, rear and front.
     pub glass: (f64, f64),
+    /// Where a pillar divides the side windows.
+    pub pillar: f64,
 }
 
 /// How a solid is painted.
@@ -367,8 +369,9 @@ impl Body {
             p.x.abs() < self.half_w - 0.13 - 0.16 * k
         } else {
             let (rear, front) = self.glass;
-            let mid = (rear + front) * 0.5 - 0.05;
-            p.z > rear + 0.28 + 0.3 * k && p.z < front - 0.3 - 0.62 * k && (p.z - mid).abs() > 0.055
+            p.z > rear + 0.28 + 0.3 * k
+                && p.z < front - 0.3 - 0.62 * k
+                && (p.z - self.pillar).abs() > 0.055
         };
         if !inside {
             return s;

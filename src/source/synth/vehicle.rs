@@ -116,6 +116,7 @@ impl Model {
             waist,
             roof,
             glass,
+            pillar: (glass.0 + glass.1) * 0.5 - 0.05,
         };
         let mut b = Builder::new(out, pose, moving, Label::Vehicle);
         // Shell: bonnet and boot slope, corners are cut in plan, the sides lean in above and below.
@@ -194,7 +195,8 @@ impl Model {
             wheel: 0.35,
             waist: 1.18,
             roof: 2.15,
-            glass: (l - 2.0, l - 0.62),
+            glass: (l - 2.2, l - 0.35),
+            pillar: -9.0,
         };
         let mut b = Builder::new(out, pose, moving, Label::Vehicle);
         let nose = Solid::cuboid(v(-w, 0.24, l - 2.0), v(w, 1.18, l))
@@ -250,6 +252,7 @@ impl Model {
             waist: 1.35,
             roof: 2.4,
             glass: (l - 1.75, l + 0.3),
+            pillar: l - 1.05,
         };
         let mut b = Builder::new(out, pose, moving, Label::Vehicle);
         let cab = Solid::cuboid(v(-w + 0.08, 0.35, l - 1.75), v(w - 0.08, 2.5, l))
