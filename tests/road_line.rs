@@ -164,6 +164,16 @@ fn vehicles_and_a_slanted_building_stand_on_it() {
 }
 
 #[test]
+fn pavements_do_not_pull_the_line() {
+    // A kerb of 8 cm makes the pavement 5 % nearer: inside the band far away, outside nearby.
+    let d = scene(SIZE, |x, y| {
+        let pavement = if x < 220 { 1.65 / 1.57 } else { 1.0 };
+        (ground(y) * pavement).max(4.0)
+    });
+    assert_line(&run(&mut plan(SIZE), &d), SLOPE, HORIZON, 0.004, 0.5);
+}
+
+#[test]
 fn the_lane_wins_over_lower_ground_beside_it() {
     // A parking lane a tenth of the disparity lower, on two fifths of the columns.
     let d = scene(SIZE, |x, y| ground(y) * if x < 250 { 0.88 } else { 1.0 });

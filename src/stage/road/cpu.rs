@@ -205,8 +205,8 @@ impl Plan {
     /// the count clearly below the ground: by a quarter of `d` and twice `least`. (Parking lanes
     /// and a crowned road lie lower than the lane by a tenth or more, and don't speak against.)
     #[inline]
-    fn band(&self, row: &[u64], d: i64, least: i64) -> (u64, i64) {
-        let reach = least + ((d * self.inlier_ratio) >> 16);
+    fn band(&self, row: &[u64], d: i64, least: i64, ratio: i64) -> (u64, i64) {
+        let reach = least + ((d * ratio) >> 16);
         let bins = self.bins as i64;
         let bin = |d: i64| ((d >> LINE_BIN_SHIFT).clamp(0, bins)) as usize;
         let inside = row[bin(d + reach + (1 << (LINE_BIN_SHIFT - 1)))]
@@ -220,7 +220,7 @@ impl Plan {
         let mut y = a.div_ceil(every) * every;
         while y < b {
             let row = self.row(y);
-            let (inside, below) = self.band(row, line.at(y), reach);
+            let (inside, below) = self.band(row, line.at(y), reach, self.inlier_ratio);
             let inside = (inside >> 32) as i64;
             v.inside += inside.min(self.cap);
             v.below += below.min(self.cap);
@@ -274,11 +274,11 @@ impl Plan {
     }
 
     /// Least squares on the inliers of a line.
-    fn refine(&self, line: Candidate, reach: i64) -> Option<Refined> {
+    fn refine(&self, line: Candidate, reach: i64, ratio: i64) -> Option<Refined> {
         let (a, b) = self.crossed(line);
         let (mut w, mut wr, mut wrr, mut wd, mut wrd) = (0i64, 0i64, 0i64, 0i64, 0i64);
         for y in a..b {
-            let (inside, _) = self.band(self.row(y), line.at(y), reach);
+            let (inside, _) = self.band(self.row(y), line.at(y), reach, ratio);
             let n = (inside >> 32) as i64;
             if n == 0 {
                 continue;
@@ -329,9 +329,12 @@ impl Plan {
                 line = tracked;
             }
         }
-        let mut refined = self.refine(line, wide)?;
-        for _ in 0..3 {
-            refined = self.refine(Candidate::new(&refined.line), inlier)?;
+        let mut refined = self.refine(line, wide, self.inlier_ratio)?;
+        // Pavements, a kerb higher, are inside the full band far away and pull the line up there.
+        let full = (inlier, self.inlier_ratio);
+        let narrow = (inlier / 2, self.inlier_ratio / 4);
+        for (least, ratio) in [full, full, narrow, narrow, narrow] {
+            refined = self.refine(Candidate::new(&refined.line), least, ratio)?;
         }
         self.judge(&refined, inlier)
     }

@@ -13,8 +13,9 @@
 //!    highest score wins, then the first line of the grid. The line of the frame before stands in as well and wins
 //!    when it has 7/8 of that score.
 //! 3. **Fit.** Least squares over the rows' mean disparities of the pixels within the band
-//!    around the line, weight limited as in 2, four times. Sums are exact integers; the division that
-//!    ends them is `f64`.
+//!    around the line, weight limited as in 2: once in the band of 2, twice without the grid's
+//!    step, three times in a narrower one. Sums are exact integers; the division that ends them
+//!    is `f64`.
 //! 4. **Judgement.** The line counts as measured when height and pitch are plausible, enough of
 //!    the rows that it crosses show ground ([`Params::min_support`]; a row does with a sixteenth
 //!    of its valid pixels and 1/256 of its width in the band), and the inliers spread over more

@@ -132,7 +132,7 @@ proptest! {
         prop_assert_eq!(plan.votes(line, least, 1), votes);
         let det = w * wrr - wr * wr;
         let a = (w * wrd - wr * wd) / det;
-        match plan.refine(line, least) {
+        match plan.refine(line, least, plan.inlier_ratio) {
             Some(fit) => {
                 prop_assert!((fit.line.slope - a).abs() <= 1e-9 * (1.0 + a.abs()));
                 let b = (wd - a * wr) / w;
