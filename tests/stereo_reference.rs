@@ -1,7 +1,7 @@
 //! Is the fast stereo stage the plain model, byte for byte?
 use proptest::prelude::*;
 use roadloop::{
-    frame::{Disparity, Image, Mask, Size},
+    frame::{Disparity, INVALID, Image, Mask, Size},
     stage::{
         Stage as _,
         stereo::{Input, Params, cpu::Plan, model},
@@ -41,12 +41,12 @@ fn check(params: &Params, size: Size, seed: u64, levels: u64, mask: Option<&Mask
         right: &right,
     };
     let model = model::disparity(params, input, mask).unwrap();
-    let fast = run(Plan::new(params, size, mask).unwrap(), &left, &right);
-    for (y, (a, b)) in model.rows().zip(fast.rows()).enumerate() {
-        assert_eq!(a, b, "row {y} of {size}, {params:?}");
+    for plan in Plan::each(params, size, mask).unwrap() {
+        let fast = run(plan, &left, &right);
+        for (y, (a, b)) in model.rows().zip(fast.rows()).enumerate() {
+            assert_eq!(a, b, "row {y} of {size}, {params:?}");
+        }
     }
-    let plain = run(Plan::baseline(params, size, mask).unwrap(), &left, &right);
-    assert_eq!(fast, plain, "{size}, {params:?}");
 }
 
 prop_compose! {
@@ -120,5 +120,98 @@ fn shapes_at_the_edges_of_blocks() {
             };
             check(&params, Size::new(w, h), i as u64, 255, None);
         }
+    }
+}
+
+/// Equal images, or images without texture, or noise without a match.
+#[test]
+fn what_can_not_be_matched() {
+    let size = Size::new(100, 20);
+    let params = Params {
+        disparities: 64,
+        speckle_max_area_px: 0,
+        gap_max_px: 0,
+        ..Params::default()
+    };
+    let (left, noise) = pair(size, 1, 255);
+    let same = run(Plan::new(&params, size, None).unwrap(), &left, &left);
+    assert!(same.pixels().all(|&d| d < 16 * 16 || d == INVALID));
+    let inner = (0..20).flat_map(|y| (10..90).map(move |x| (x, y)));
+    assert!(inner.clone().all(|(x, y)| same.get(x, y) < 128));
+    // Nothing but equal costs: the smallest disparity.
+    let flat = Image::filled(100, 20, 50u8);
+    let none = run(Plan::new(&params, size, None).unwrap(), &flat, &flat);
+    assert!(none.pixels().all(|&d| d == 0));
+    check(&params, size, 5, 0, None);
+    run(Plan::new(&params, size, None).unwrap(), &flat, &noise);
+}
+
+/// A texture shifted by a whole number and by parts of a pixel.
+#[test]
+fn a_known_shift() {
+    let size = Size::new(300, 40);
+    for shift in [0usize, 1, 17, 63, 100] {
+        let texture = |x: usize, y: usize| ((x * x * 7 + y * 31 + x * y * 13) % 251) as u8;
+        let left = Image::from_fn(300, 40, |x, y| texture(x, y));
+        let right = Image::from_fn(300, 40, |x, y| texture(x + shift, y));
+        let out = run(
+            Plan::new(&Params::default(), size, None).unwrap(),
+            &left,
+            &right,
+        );
+        for y in 0..40 {
+            for x in shift + 8..292 {
+                assert_eq!((out.get(x, y) + 128) / 256, shift as u16, "({x}, {y})");
+            }
+            // No match outside the right image.
+            let cut =
+                |(x, &d): (usize, &u16)| d == INVALID || usize::from(d - d % 16) <= x * 256 + 128;
+            assert!(out.row(y)[..shift].iter().enumerate().all(cut), "row {y}");
+        }
+    }
+}
+
+#[test]
+fn masked_pixels_stay_invalid() {
+    let size = Size::new(200, 30);
+    let (left, _) = pair(size, 3, 255);
+    let mask = Mask::from_fn(200, 30, |x, y| u8::from(!(60..70).contains(&x) || y < 10));
+    let out = run(
+        Plan::new(&Params::default(), size, Some(&mask)).unwrap(),
+        &left,
+        &left,
+    );
+    for y in 0..30 {
+        for x in 20..180 {
+            assert_eq!(out.get(x, y) == INVALID, mask.get(x, y) == 0, "({x}, {y})");
+        }
+    }
+}
+
+/// The same bytes for any number of threads, also more than the plan was built for.
+#[test]
+fn any_number_of_threads() {
+    let size = Size::new(333, 77);
+    let (left, right) = pair(size, 9, 255);
+    for paths in [4, 8] {
+        let params = Params {
+            paths,
+            speckle_max_area_px: 20,
+            ..Params::default()
+        };
+        let pool = |n| {
+            rayon::ThreadPoolBuilder::new()
+                .num_threads(n)
+                .build()
+                .unwrap()
+        };
+        let one = pool(1).install(|| run(Plan::new(&params, size, None).unwrap(), &left, &right));
+        for n in [2, 3, 8] {
+            let plan = Plan::new(&params, size, None).unwrap();
+            let many = pool(n).install(|| run(plan, &left, &right));
+            assert_eq!(one, many, "{n} threads");
+        }
+        let plan = pool(1).install(|| Plan::new(&params, size, None).unwrap());
+        assert_eq!(one, pool(5).install(|| run(plan, &left, &right)));
     }
 }

@@ -63,13 +63,19 @@ impl Plan {
         Self::with_isa(params, size, mask, Isa::detect())
     }
 
-    /// As [`Plan::new`], with the instructions that every processor of the target has; to
-    /// compare with.
+    /// As [`Plan::new`], once for each set of instructions that this processor has; to compare
+    /// them.
     ///
     /// # Errors
     /// As [`Plan::new`].
-    pub fn baseline(params: &Params, size: Size, mask: Option<&Mask>) -> Result<Self, ParamsError> {
-        Self::with_isa(params, size, mask, Isa::Baseline)
+    pub fn each(
+        params: &Params,
+        size: Size,
+        mask: Option<&Mask>,
+    ) -> Result<Vec<Self>, ParamsError> {
+        Isa::available()
+            .map(|isa| Self::with_isa(params, size, mask, isa))
+            .collect()
     }
 
     fn with_isa(

@@ -210,10 +210,7 @@ impl Params {
         within("gap_max_step_px", self.gap_max_step_px.into(), 0, 255)
     }
 
-    /// Bytes that a CPU plan owns for images of `size` and `threads` threads.
-    ///
-    /// # Errors
-    /// As [`cpu::Plan::new`].
+    /// What every backend refuses.
     fn check_size(&self, size: Size, mask: Option<Size>) -> Result<(), ParamsError> {
         self.validate()?;
         let side = 1..=MAX_SIDE;
@@ -266,4 +263,89 @@ pub struct Input<'a> {
     pub left: &'a crate::frame::Image<u8>,
     /// Right image.
     pub right: &'a crate::frame::Image<u8>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(change: impl FnOnce(&mut Params)) -> String {
+        let mut params = Params::default();
+        change(&mut params);
+        params.validate().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_defaults_are_valid() {
+        assert_eq!(Params::default().validate(), Ok(()));
+        assert_eq!(toml::from_str::<Params>("").unwrap(), Params::default());
+    }
+
+    #[test]
+    fn refusals_name_key_found_and_expected() {
+        assert_eq!(
+            refusal(|p| p.disparities = 100),
+            "stereo.disparities = 100, expected 64, 128 or 256"
+        );
+        assert_eq!(
+            refusal(|p| p.paths = 2),
+            "stereo.paths = 2, expected 4 or 8"
+        );
+        assert_eq!(
+            refusal(|p| p.p2 = 10),
+            "stereo.p2 = 10, expected 15 to 209 (p1 <= p2, and p1 + p2 + 31 <= 255)"
+        );
+        assert_eq!(
+            refusal(|p| p.p2 = 210),
+            "stereo.p2 = 210, expected 15 to 209 (p1 <= p2, and p1 + p2 + 31 <= 255)"
+        );
+        assert_eq!(
+            refusal(|p| p.p2_min = 121),
+            "stereo.p2_min = 121, expected 15 to 120 (p1 <= p2_min <= p2)"
+        );
+        assert_eq!(
+            refusal(|p| p.uniqueness_percent = 100),
+            "stereo.uniqueness_percent = 100, expected 0 to 99"
+        );
+        let unknown = toml::from_str::<Params>("disparity = 64").unwrap_err();
+        assert!(unknown.to_string().contains("disparity"));
+    }
+
+    #[test]
+    fn a_plan_refuses_sizes() {
+        let new = |w, h, mask: Option<&crate::frame::Mask>| {
+            cpu::Plan::new(&Params::default(), Size::new(w, h), mask)
+                .err()
+                .map(|e| e.to_string())
+        };
+        assert_eq!(
+            new(0, 5, None).unwrap(),
+            "stereo: images of 0x5, expected 1x1 to 16384x16384"
+        );
+        assert_eq!(
+            new(5, 4, Some(&crate::frame::Mask::new(4, 5))).unwrap(),
+            "stereo: a mask of 4x5, expected 5x4 as the images"
+        );
+        assert_eq!(new(1, 1, None), None);
+    }
+
+    #[test]
+    fn p2_falls_with_the_grey_step() {
+        let params = Params {
+            p2: 120,
+            p2_min: 40,
+            p2_half_step: 30,
+            ..Params::default()
+        };
+        let table = params.p2_table();
+        assert_eq!(
+            (table[0], table[30], table[60], table[255]),
+            (120, 60, 40, 40)
+        );
+        let flat = Params {
+            p2_half_step: 0,
+            ..params
+        };
+        assert_eq!(flat.p2_table(), [120; 256]);
+    }
 }

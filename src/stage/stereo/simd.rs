@@ -1,5 +1,6 @@
 //! The inner loops of [`super::kernel`] and [`super::filter`], compiled for the baseline of the
-//! target and, on x86-64, again for AVX2, chosen at run time. The baseline of aarch64 has NEON.
+//! target and, on x86-64, again for AVX2 and for AVX-512, chosen at run time. The baseline of
+//! aarch64 has NEON.
 //! The code is one and the same, in whole numbers, so the results are too.
 #![allow(unsafe_code)]
 
@@ -10,35 +11,42 @@ use super::{filter, kernel};
 pub enum Isa {
     /// What every processor of the target has.
     Baseline,
-    /// AVX2; only [`Isa::detect`] makes it.
+    /// AVX2; only [`Isa::available`] makes it.
     #[cfg(target_arch = "x86_64")]
     Avx2,
     /// AVX-512 with the instructions on bytes and words, and bit counts of bytes; only
-    /// [`Isa::detect`] makes it.
+    /// [`Isa::available`] makes it.
     #[cfg(target_arch = "x86_64")]
     Avx512,
 }
 
 impl Isa {
+    /// Those that this processor has, the best last.
+    pub fn available() -> impl Iterator<Item = Self> {
+        #[cfg(not(target_arch = "x86_64"))]
+        let more = [None; 2];
+        #[cfg(target_arch = "x86_64")]
+        let more = {
+            let popcnt = is_x86_feature_detected!("popcnt");
+            let avx2 = popcnt && is_x86_feature_detected!("avx2");
+            let avx512 = popcnt
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512bitalg");
+            [avx2.then_some(Self::Avx2), avx512.then_some(Self::Avx512)]
+        };
+        [Self::Baseline]
+            .into_iter()
+            .chain(more.into_iter().flatten())
+    }
+
     /// The best that this processor has.
     pub fn detect() -> Self {
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("avx512bitalg")
-            && is_x86_feature_detected!("popcnt")
-        {
-            return Self::Avx512;
-        }
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt") {
-            return Self::Avx2;
-        }
-        Self::Baseline
+        Self::available().last().unwrap_or(Self::Baseline)
     }
 }
 
-/// Each function twice: as it is, and for AVX2, behind one that chooses.
+/// Each function as it is, for AVX2 and for AVX-512, behind one that chooses.
 macro_rules! dispatched {
     ($($(#[$doc:meta])* fn $name:ident $(<$(const $n:ident),+>)? = $room:ident :: $inner:ident
         ($($arg:ident: $type:ty),* $(,)?);)*) => {$(
@@ -56,7 +64,7 @@ macro_rules! dispatched {
             }
             match isa {
                 Isa::Baseline => $room::$inner $(::<$($n),+>)? ($($arg),*),
-                // SAFETY: `detect` alone makes this value, where it found these features.
+                // SAFETY: `available` alone makes this value, where it found these features.
                 #[cfg(target_arch = "x86_64")]
                 Isa::Avx2 => unsafe { avx2 $(::<$($n),+>)? ($($arg),*) },
                 // SAFETY: as above.
