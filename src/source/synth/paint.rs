@@ -161,7 +161,7 @@ impl Paint {
                     ..Surface::default()
                 }
             }
-            Paint::Sign(kind) => plain(sign(p, n, kind)),
+            Paint::Sign(kind) => plain(sign(p, n, kind) * (1.0 + 0.4 * skin(p, n, px, 74))),
             Paint::Glow(glow) => Surface {
                 colour: glow * 0.5,
                 glow,
@@ -266,7 +266,7 @@ fn sign(p: V, n: V, kind: u32) -> Light {
 impl Body {
     fn lacquer(&self, p: V, n: V, px: f64) -> Surface {
         let dirt = noise2(p.z * 1.1 + p.x, p.y * 2.0, 81) * (1.0 - ramp(p.y, 0.2, 0.9) as f32);
-        let c = self.colour.mix(rgb(120, 112, 100), 0.25 * dirt) * (1.0 + 0.1 * skin(p, n, px, 82));
+        let c = self.colour.mix(rgb(120, 112, 100), 0.25 * dirt) * (1.0 + 0.2 * skin(p, n, px, 82));
         Surface {
             colour: c,
             gloss: 0.8,
