@@ -222,7 +222,7 @@ fn sign(p: V, n: V, kind: u32) -> Light {
     }
     let (x, y) = (p.x, p.y);
     let r = (x * x + y * y).sqrt() / 0.33;
-    let red = rgb(196, 24, 30);
+    let red = rgb(214, 38, 42);
     match kind % 3 {
         0 => {
             // 30 in a red ring.
@@ -247,7 +247,7 @@ fn sign(p: V, n: V, kind: u32) -> Light {
             if r > 0.8 || (x + y).abs() < 0.05 {
                 red
             } else {
-                rgb(24, 66, 150)
+                rgb(18, 48, 124)
             }
         }
         _ => {
@@ -257,7 +257,7 @@ fn sign(p: V, n: V, kind: u32) -> Light {
             if shaft || head || (r > 0.93) {
                 rgb(236, 236, 236)
             } else {
-                rgb(24, 66, 150)
+                rgb(18, 48, 124)
             }
         }
     }

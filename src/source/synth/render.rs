@@ -84,7 +84,7 @@ fn edge(a: &Pixel, b: &Pixel) -> bool {
         (x, y) => x != y,
     };
     let (p, q) = (a.light.luma(), b.light.luma());
-    other || (p - q).abs() > 0.03 + 0.12 * (p + q)
+    other || (p - q).abs() > 0.04 + 0.16 * (p + q)
 }
 
 /// Lens, exposure, tone curve and noise of the sensor; `salt` is the frame's and camera's own.

@@ -146,7 +146,7 @@ pub(crate) struct Hit {
     pub what: What,
 }
 
-const CELL: f64 = 2.0;
+const CELL: f64 = 1.0;
 const TILE: usize = 16;
 
 /// Content with its index for rays from the sun.
@@ -179,7 +179,7 @@ impl Scene {
     /// Arranges `content` around the place `near` of the camera.
     pub fn new(content: Content, sun: V, near: V) -> Self {
         let origin = (floor(near.x) - 56.0, floor(near.z) - 20.0);
-        let cells = (56, 150);
+        let cells = (112, 300);
         let mut scene = Self {
             content,
             sun,
