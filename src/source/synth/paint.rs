@@ -209,7 +209,7 @@ fn wheel(p: V, n: V, radius: f64, px: f64) -> Surface {
     ]
     .iter()
     .any(|&(c, s)| a * c + b * s > 0.0 && (a * s - b * c).abs() < 0.11);
-    if spoke || r < 0.18 || r > 0.58 {
+    if spoke || !(0.18..=0.58).contains(&r) {
         plain(rgb(178, 180, 184), 0.4)
     } else {
         plain(rgb(30, 30, 32), 0.0)

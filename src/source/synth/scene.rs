@@ -335,8 +335,11 @@ fn fill(
     }
 }
 
+/// From a smallest to a largest place.
+type Span = (f64, f64);
+
 /// Smallest depth and the image rectangle of a part's box; `None` behind the camera.
-fn extent(view: &View, part: &Part) -> Option<(f64, (f64, f64), (f64, f64))> {
+fn extent(view: &View, part: &Part) -> Option<(f64, Span, Span)> {
     const NEAR: f64 = 0.1;
     let at = corners(part.solid.lo, part.solid.hi).map(|c| view.seen(part.pose.outside(c)));
     let mut near = f64::INFINITY;
