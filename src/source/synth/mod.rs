@@ -7,7 +7,8 @@
 //! hashes of whole numbers.
 //!
 //! Truth is that of the pixel's centre, colour is the mean over the pixel where it has edges.
-//! Not modelled: motion blur, rolling shutter, lens distortion, rain, night, slopes and bends.
+//! Not modelled: motion blur, rolling shutter, lens distortion, interreflection, rain, night,
+//! slopes and bends; shadows of moving objects are not in the moving mask.
 mod facade;
 mod furniture;
 mod ground;
