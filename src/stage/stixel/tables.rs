@@ -284,13 +284,13 @@ impl Tables {
     }
 
     /// The least disparity, px, that pixels of column `u` can't see because the match would lie
-    /// outside the right image; the disparity range where all of it is seen.
+    /// outside the right image; the disparity range where that is not looked at.
     pub(super) fn edge(&self, u: usize) -> usize {
         let params = &self.params;
-        if params.left_border_px == 0 || params.invalid_pixels == InvalidPixels::Zero {
+        let centre = u * params.stixel_width + params.stixel_width / 2;
+        if centre >= params.unseen_border_px || params.invalid_pixels == InvalidPixels::Zero {
             return self.disparities;
         }
-        let centre = u * params.stixel_width + params.stixel_width / 2;
         (centre + 1).min(self.disparities)
     }
 
