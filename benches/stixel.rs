@@ -23,7 +23,7 @@ fn street(size: Size, road: &Road) -> Disparity {
     let horizon = road.horizon_row as usize;
     Disparity::from_fn(size.width, size.height, |x, y| {
         let n = noise(x, y);
-        if n % 16 == 0 || noise(x / 24, y / 24) % 9 == 0 {
+        if n.is_multiple_of(16) || noise(x / 24, y / 24).is_multiple_of(9) {
             return INVALID;
         }
         let ground = f64::from(road.slope) * (y as f64 - f64::from(road.horizon_row));

@@ -135,6 +135,9 @@ pub struct Params {
     pub p_object_if_missing: f64,
     /// Probability of sky where a measurement is missing.
     pub p_sky_if_missing: f64,
+    /// The same for what is missing from the top of the image down to a measurement that is above
+    /// the horizon: nothing is to be matched in a clear sky.
+    pub p_sky_if_missing_at_top: f64,
 }
 
 impl Default for Params {
@@ -174,6 +177,7 @@ impl Default for Params {
             p_ground_if_missing: 0.33,
             p_object_if_missing: 0.36,
             p_sky_if_missing: 0.36,
+            p_sky_if_missing_at_top: 0.6,
         }
     }
 }
@@ -216,6 +220,7 @@ impl Params {
             p_ground_if_missing: 0.36,
             p_object_if_missing: 0.28,
             p_sky_if_missing: 0.36,
+            p_sky_if_missing_at_top: 0.36,
         }
     }
 
@@ -290,6 +295,7 @@ impl Params {
                 ("p_ground_if_missing", self.p_ground_if_missing),
                 ("p_object_if_missing", self.p_object_if_missing),
                 ("p_sky_if_missing", self.p_sky_if_missing),
+                ("p_sky_if_missing_at_top", self.p_sky_if_missing_at_top),
             ] {
                 real(key, value, 0.01, 0.98)?;
                 // Bayes with equal class priors must leave a probability of being measured.
