@@ -194,13 +194,22 @@ impl Scratch {
 
     fn prefix_sums(&mut self, tables: &Tables, ground: &Ground) {
         let unit = tables.unit as f32;
+        let h = self.measured.len();
+        let top = self.measured.iter().rposition(|&d| d != MISSING);
+        // A gap that reaches down to the horizon is more likely something very near.
+        let clear = top.map_or(h, |top| top + 1);
+        let clear = if clear > ground.sky { clear } else { h };
         let (mut sum, mut count, mut cg, mut cs) = (0, 0, 0, 0);
         for (v, &d) in self.measured.iter().enumerate() {
             if d == MISSING {
                 if !ground.unseen(v, self.edge, tables) {
                     cg += tables.ground_pixel.missing;
                 }
-                cs += tables.sky_pixel.missing;
+                cs += if v >= clear {
+                    tables.sky_missing_at_top
+                } else {
+                    tables.sky_pixel.missing
+                };
             } else {
                 sum += d as u64;
                 count += 1;

@@ -17,7 +17,8 @@
 //!   the Gaussian of a ground or sky pixel in f32, in a fixed order, rounded half up.
 //! - Ties: the lowest cut wins; then object before ground before sky. At the top of the image:
 //!   ground before object before sky.
-//! - A column without a single measurement is ground below the horizon and sky above it.
+//! - A column without a single measurement is what the `p_..._if_missing` say; its stixels have
+//!   no disparity and no confidence.
 //! - A road that does not rise downwards or is no number is no ground: all is object or sky.
 mod backtrack;
 pub mod cpu;

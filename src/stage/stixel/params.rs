@@ -70,10 +70,12 @@ pub struct Params {
     /// What a pixel without measurement is taken for.
     pub invalid_pixels: InvalidPixels,
     /// Pixels nearer to the left border are taken as missing, px: so little is to be seen of the
-    /// right image there that anything matches. In all columns where it is needed, a measurement
-    /// counts as certain to be missing where the match would lie outside the right image. 0
-    /// switches both off, and so does `invalid_pixels = "zero"`.
+    /// right image there that anything matches. Not where `invalid_pixels` is `zero`.
     pub left_border_px: usize,
+    /// In columns nearer to the left border than this, px, ground and near objects whose match
+    /// would lie outside the right image are expected to be missing. Not where `invalid_pixels`
+    /// is `zero`.
+    pub unseen_border_px: usize,
     /// How means, and measurements in the object model, become whole steps.
     pub rounding: Rounding,
     /// Steps per px of a measurement in the object model, 1 to 16.
@@ -133,6 +135,9 @@ pub struct Params {
     pub p_object_if_missing: f64,
     /// Probability of sky where a measurement is missing.
     pub p_sky_if_missing: f64,
+    /// The same for what is missing from the top of the image down to a measurement that is above
+    /// the horizon: nothing is to be matched in a clear sky.
+    pub p_sky_if_missing_at_top: f64,
 }
 
 impl Default for Params {
@@ -143,12 +148,13 @@ impl Default for Params {
             reduction: Reduction::Mean,
             invalid_pixels: InvalidPixels::Honoured,
             left_border_px: 16,
+            unseen_border_px: 64,
             rounding: Rounding::Nearest,
             object_steps_per_px: 8,
             object_sigma_of: SigmaOf::Model,
             road_model: RoadModel::Exact,
             sky_below_px: 0.0,
-            farthest_object_px: 2.0,
+            farthest_object_px: 3.0,
             sigma_object_px: 1.0,
             sigma_ground_px: 1.0,
             sigma_sky_px: 0.8,
@@ -171,6 +177,7 @@ impl Default for Params {
             p_ground_if_missing: 0.33,
             p_object_if_missing: 0.36,
             p_sky_if_missing: 0.36,
+            p_sky_if_missing_at_top: 0.6,
         }
     }
 }
@@ -184,6 +191,7 @@ impl Params {
             reduction: Reduction::Mean,
             invalid_pixels: InvalidPixels::Zero,
             left_border_px: 0,
+            unseen_border_px: 0,
             rounding: Rounding::Floor,
             object_steps_per_px: 1,
             object_sigma_of: SigmaOf::Measurement,
@@ -212,6 +220,7 @@ impl Params {
             p_ground_if_missing: 0.36,
             p_object_if_missing: 0.28,
             p_sky_if_missing: 0.36,
+            p_sky_if_missing_at_top: 0.36,
         }
     }
 
@@ -247,6 +256,7 @@ impl Params {
         whole("max_stixels_per_column", list, 1, usize::from(u16::MAX))?;
         whole("object_steps_per_px", self.object_steps_per_px, 1, 16)?;
         whole("left_border_px", self.left_border_px, 0, 256)?;
+        whole("unseen_border_px", self.unseen_border_px, 0, 256)?;
         real("sky_below_px", self.sky_below_px, 0.0, 255.0)?;
         real("farthest_object_px", self.farthest_object_px, 0.0, 32.0)?;
         for (key, value) in [
@@ -285,6 +295,7 @@ impl Params {
                 ("p_ground_if_missing", self.p_ground_if_missing),
                 ("p_object_if_missing", self.p_object_if_missing),
                 ("p_sky_if_missing", self.p_sky_if_missing),
+                ("p_sky_if_missing_at_top", self.p_sky_if_missing_at_top),
             ] {
                 real(key, value, 0.01, 0.98)?;
                 // Bayes with equal class priors must leave a probability of being measured.

@@ -33,6 +33,13 @@ impl Model<'_> {
         (sum / rows.count() as i64) as i32
     }
 
+    /// Whether all from row `v` up is missing, and something is measured below, in the sky.
+    fn clear_sky(&self, v: usize) -> bool {
+        let (below, above) = self.measured.split_at(v);
+        let first = below.iter().rposition(|&d| d != MISSING);
+        above.iter().all(|&d| d == MISSING) && first.is_some_and(|r| r >= self.ground.sky)
+    }
+
     /// Data cost of a stixel.
     fn data(&self, (class, from, to): Piece) -> Option<i64> {
         let t = self.tables;
@@ -52,6 +59,7 @@ impl Model<'_> {
                     (S, _) if v < self.ground.sky => return None,
                     (G, MISSING) if self.ground.unseen(v, self.edge, t) => 0,
                     (G, MISSING) => t.ground_pixel.missing,
+                    (S, MISSING) if self.clear_sky(v) => t.sky_missing_at_top,
                     (S, MISSING) => t.sky_pixel.missing,
                     (G, _) => {
                         let gauss = self.ground.rows[v].gauss;

@@ -107,6 +107,8 @@ pub(super) struct Tables {
     pub object_pixel: PixelCosts,
     pub ground_pixel: PixelCosts,
     pub sky_pixel: PixelCosts,
+    /// Missing at the top of the image, as sky.
+    pub sky_missing_at_top: i32,
     pub sky: Gauss,
     /// `ln(h - B)`, the prior of a cut below row B.
     pub cut: Vec<i32>,
@@ -175,6 +177,8 @@ impl Tables {
         let ground_pixel = pixel(params.p_outlier_ground, params.p_ground_if_missing);
         let sky_pixel = pixel(params.p_outlier_sky, params.p_sky_if_missing);
 
+        let sky_at_top = pixel(params.p_outlier_sky, params.p_sky_if_missing_at_top);
+
         let sky_mass = mass_inside(libm::erf, 0.0, params.sigma_sky_px, range);
         let sky = Gauss {
             model_px: 0.0,
@@ -207,6 +211,7 @@ impl Tables {
         let most = [object_pixel, ground_pixel, sky_pixel]
             .iter()
             .map(|p| p.outlier.max(p.missing))
+            .chain([sky_at_top.missing])
             .max()
             .unwrap_or(0);
         let cost_range = i64::from(most) - i64::from(least);
@@ -264,6 +269,7 @@ impl Tables {
             object_pixel,
             ground_pixel,
             sky_pixel,
+            sky_missing_at_top: sky_at_top.missing,
             sky,
             cut: (0..height)
                 .map(|b| cost(1.0 / (height - b) as f64))
@@ -284,13 +290,13 @@ impl Tables {
     }
 
     /// The least disparity, px, that pixels of column `u` can't see because the match would lie
-    /// outside the right image; the disparity range where all of it is seen.
+    /// outside the right image; the disparity range where that is not looked at.
     pub(super) fn edge(&self, u: usize) -> usize {
         let params = &self.params;
-        if params.left_border_px == 0 || params.invalid_pixels == InvalidPixels::Zero {
+        let centre = u * params.stixel_width + params.stixel_width / 2;
+        if centre >= params.unseen_border_px || params.invalid_pixels == InvalidPixels::Zero {
             return self.disparities;
         }
-        let centre = u * params.stixel_width + params.stixel_width / 2;
         (centre + 1).min(self.disparities)
     }
 
