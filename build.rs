@@ -40,7 +40,12 @@ fn main() {
 }
 
 fn build() -> Result<(), String> {
-    for name in ["ROADLOOP_NVCC", "ROADLOOP_CUDA_ARCHS", "ROADLOOP_CUDA_LINEINFO", "CUDA_HOME"] {
+    for name in [
+        "ROADLOOP_NVCC",
+        "ROADLOOP_CUDA_ARCHS",
+        "ROADLOOP_CUDA_LINEINFO",
+        "CUDA_HOME",
+    ] {
         println!("cargo:rerun-if-env-changed={name}");
     }
     println!("cargo:rerun-if-changed=kernels");
@@ -55,12 +60,19 @@ fn build() -> Result<(), String> {
         let folder = out.join(format!("cuda-{}.{}", toolkit.version.0, toolkit.version.1));
         fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         for source in &sources {
-            jobs.push((toolkit, source.as_path(), folder.join(stem(source)).with_extension("fatbin")));
+            jobs.push((
+                toolkit,
+                source.as_path(),
+                folder.join(stem(source)).with_extension("fatbin"),
+            ));
         }
     }
     let queue = Mutex::new(jobs.iter());
     let failures = Mutex::new(Vec::new());
-    let workers = env::var("NUM_JOBS").ok().and_then(|n| n.parse().ok()).unwrap_or(1usize);
+    let workers = env::var("NUM_JOBS")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(1usize);
     thread::scope(|scope| {
         for _ in 0..workers.min(jobs.len()) {
             scope.spawn(|| {
@@ -79,10 +91,22 @@ fn build() -> Result<(), String> {
 
     let mut table = String::from("pub(super) static TOOLKITS: &[Toolkit] = &[\n");
     for toolkit in &toolkits {
-        let Toolkit { version, archs, ptx, .. } = toolkit;
-        let _ = writeln!(table, "Toolkit {{ version: {version:?}, archs: &{archs:?}, ptx: {ptx:?}, images: &[");
+        let Toolkit {
+            version,
+            archs,
+            ptx,
+            ..
+        } = toolkit;
+        let _ = writeln!(
+            table,
+            "Toolkit {{ version: {version:?}, archs: &{archs:?}, ptx: {ptx:?}, images: &["
+        );
         for (_, source, fatbin) in jobs.iter().filter(|j| std::ptr::eq(j.0, toolkit)) {
-            let _ = writeln!(table, "({:?}, &Aligned(*include_bytes!({fatbin:?}))),", stem(source));
+            let _ = writeln!(
+                table,
+                "({:?}, &Aligned(*include_bytes!({fatbin:?}))),",
+                stem(source)
+            );
         }
         table.push_str("] },\n");
     }
@@ -92,15 +116,30 @@ fn build() -> Result<(), String> {
 }
 
 /// Compiles one kernel file, unless it was compiled from the same bytes before.
-fn compile(root: &Path, toolkit: &Toolkit, source: &Path, headers: &[PathBuf], fatbin: &Path) -> Result<(), String> {
+fn compile(
+    root: &Path,
+    toolkit: &Toolkit,
+    source: &Path,
+    headers: &[PathBuf],
+    fatbin: &Path,
+) -> Result<(), String> {
     let flags = root.join("kernels/nvcc.flags");
     let mut command = Command::new(&toolkit.nvcc);
-    command.arg("-fatbin").arg("--options-file").arg(&flags).arg("-I").arg(root.join("kernels"));
+    command
+        .arg("-fatbin")
+        .arg("--options-file")
+        .arg(&flags)
+        .arg("-I")
+        .arg(root.join("kernels"));
     for arch in &toolkit.archs {
-        command.arg("-gencode").arg(format!("arch=compute_{arch},code=sm_{arch}"));
+        command
+            .arg("-gencode")
+            .arg(format!("arch=compute_{arch},code=sm_{arch}"));
     }
     if let Some(ptx) = toolkit.ptx {
-        command.arg("-gencode").arg(format!("arch=compute_{ptx},code=compute_{ptx}"));
+        command
+            .arg("-gencode")
+            .arg(format!("arch=compute_{ptx},code=compute_{ptx}"));
     }
     if env::var("ROADLOOP_CUDA_LINEINFO").is_ok_and(|v| v == "1") {
         command.arg("-lineinfo");
@@ -110,14 +149,21 @@ fn compile(root: &Path, toolkit: &Toolkit, source: &Path, headers: &[PathBuf], f
     let mut hasher = DefaultHasher::new();
     format!("{command:?} {:?}", toolkit.version).hash(&mut hasher);
     for file in headers.iter().map(PathBuf::as_path).chain([source, &flags]) {
-        fs::read(file).map_err(|e| format!("{}: {e}", file.display()))?.hash(&mut hasher);
+        fs::read(file)
+            .map_err(|e| format!("{}: {e}", file.display()))?
+            .hash(&mut hasher);
     }
-    let (stamp, made) = (fatbin.with_extension("stamp"), format!("{:016x}", hasher.finish()));
+    let (stamp, made) = (
+        fatbin.with_extension("stamp"),
+        format!("{:016x}", hasher.finish()),
+    );
     if fatbin.exists() && fs::read_to_string(&stamp).is_ok_and(|s| s == made) {
         return Ok(());
     }
     let _ = fs::remove_file(&stamp);
-    let output = command.output().map_err(|e| format!("{}: {e}", toolkit.nvcc.display()))?;
+    let output = command
+        .output()
+        .map_err(|e| format!("{}: {e}", toolkit.nvcc.display()))?;
     if !output.status.success() {
         return Err(format!(
             "{} does not compile ({command:?}):\n{}{}",
@@ -145,29 +191,43 @@ fn toolkits(root: &Path) -> Result<Vec<Toolkit>, String> {
         let mut archs = wanted.clone().unwrap_or_else(|| defaults.to_vec());
         archs.retain(|a| known.contains(a));
         if !archs.is_empty() {
-            toolkits.push(Toolkit { nvcc, version, archs, ptx: None });
+            toolkits.push(Toolkit {
+                nvcc,
+                version,
+                archs,
+                ptx: None,
+            });
         }
     }
     toolkits.sort_by_key(|t| std::cmp::Reverse(t.version));
     toolkits.dedup_by_key(|t| t.version);
     for arch in wanted.iter().flatten() {
         if !toolkits.iter().any(|t| t.archs.contains(arch)) {
-            return Err(format!("ROADLOOP_CUDA_ARCHS: no nvcc here compiles for {arch}; see `nvcc --list-gpu-arch`"));
+            return Err(format!(
+                "ROADLOOP_CUDA_ARCHS: no nvcc here compiles for {arch}; see `nvcc --list-gpu-arch`"
+            ));
         }
     }
     // PTX is for GPUs without a cubin here. A driver reads no PTX newer than itself, so the oldest.
     match toolkits.last_mut() {
         Some(oldest) => oldest.ptx = oldest.archs.iter().min().copied(),
-        None => return Err("none of the compilers knows any of the default GPU architectures".into()),
+        None => {
+            return Err("none of the compilers knows any of the default GPU architectures".into());
+        }
     }
     Ok(toolkits)
 }
 
 fn compilers(root: &Path) -> Result<Vec<PathBuf>, String> {
     if let Some(list) = env::var_os("ROADLOOP_NVCC").filter(|l| !l.is_empty()) {
-        let list: Vec<PathBuf> = env::split_paths(&list).filter(|p| !p.as_os_str().is_empty()).collect();
+        let list: Vec<PathBuf> = env::split_paths(&list)
+            .filter(|p| !p.as_os_str().is_empty())
+            .collect();
         return match list.iter().find(|p| !p.is_file()) {
-            Some(missing) => Err(format!("ROADLOOP_NVCC: {} is no file; expected the path of an nvcc", missing.display())),
+            Some(missing) => Err(format!(
+                "ROADLOOP_NVCC: {} is no file; expected the path of an nvcc",
+                missing.display()
+            )),
             None => Ok(list),
         };
     }
@@ -187,41 +247,70 @@ fn compilers(root: &Path) -> Result<Vec<PathBuf>, String> {
         .map(|entry| entry.path().join("bin/nvcc"))
         .filter(|nvcc| nvcc.is_file())
         .collect();
-    if fetched.is_empty() { Err(NO_NVCC.into()) } else { Ok(fetched) }
+    if fetched.is_empty() {
+        Err(NO_NVCC.into())
+    } else {
+        Ok(fetched)
+    }
 }
 
 fn wanted_archs() -> Result<Option<Vec<u32>>, String> {
-    let Some(list) = env::var("ROADLOOP_CUDA_ARCHS").ok().filter(|l| !l.trim().is_empty()) else { return Ok(None) };
-    let archs = list.split([',', ' ', ';']).filter(|a| !a.is_empty()).map(|a| {
-        a.trim_start_matches("sm_").parse().map_err(|_| {
+    let Some(list) = env::var("ROADLOOP_CUDA_ARCHS")
+        .ok()
+        .filter(|l| !l.trim().is_empty())
+    else {
+        return Ok(None);
+    };
+    let archs =
+        list.split([',', ' ', ';'])
+            .filter(|a| !a.is_empty())
+            .map(|a| {
+                a.trim_start_matches("sm_").parse().map_err(|_| {
             format!("ROADLOOP_CUDA_ARCHS: found {a:?}; expected compute capabilities such as 87,90")
         })
-    });
+            });
     archs.collect::<Result<_, _>>().map(Some)
 }
 
 /// `Cuda compilation tools, release 12.4, V12.4.131` → (12, 4).
 fn version(nvcc: &Path) -> Result<(u32, u32), String> {
     let text = answer(nvcc, "--version")?;
-    let release = text.split("release ").nth(1).and_then(|rest| rest.split(',').next()).unwrap_or("");
+    let release = text
+        .split("release ")
+        .nth(1)
+        .and_then(|rest| rest.split(',').next())
+        .unwrap_or("");
     let (major, minor) = release.split_once('.').unwrap_or((release, "0"));
     match (major.parse(), minor.parse()) {
         (Ok(major), Ok(minor)) => Ok((major, minor)),
-        _ => Err(format!("{} --version: no release number in {text:?}", nvcc.display())),
+        _ => Err(format!(
+            "{} --version: no release number in {text:?}",
+            nvcc.display()
+        )),
     }
 }
 
 fn known_archs(nvcc: &Path) -> Result<Vec<u32>, String> {
     let text = answer(nvcc, "--list-gpu-arch")?;
-    Ok(text.lines().filter_map(|l| l.trim().strip_prefix("compute_")?.parse().ok()).collect())
+    Ok(text
+        .lines()
+        .filter_map(|l| l.trim().strip_prefix("compute_")?.parse().ok())
+        .collect())
 }
 
 fn answer(nvcc: &Path, option: &str) -> Result<String, String> {
-    let output = Command::new(nvcc).arg(option).output().map_err(|e| format!("{}: {e}", nvcc.display()))?;
+    let output = Command::new(nvcc)
+        .arg(option)
+        .output()
+        .map_err(|e| format!("{}: {e}", nvcc.display()))?;
     if output.status.success() {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     } else {
-        Err(format!("{} {option}: {}", nvcc.display(), String::from_utf8_lossy(&output.stderr)))
+        Err(format!(
+            "{} {option}: {}",
+            nvcc.display(),
+            String::from_utf8_lossy(&output.stderr)
+        ))
     }
 }
 
@@ -240,7 +329,10 @@ fn files_in(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, String> {
 }
 
 fn stem(path: &Path) -> String {
-    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+    path.file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
 }
 
 fn variable(name: &str) -> Result<String, String> {

@@ -4,7 +4,9 @@
 // reference's order with + - * / sqrt alone. The build's flags (nvcc.flags) keep a * b + c from
 // being contracted, and division and square root rounded as IEEE says.
 #pragma once
+#include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace roadloop {
 
@@ -28,33 +30,38 @@ __host__ __device__ constexpr T div_up(T a, T b) {
     return (a + b - 1) / b;
 }
 
-// Sum of lanes 0..=own (inclusive prefix sum) in 5 shuffles. Integers only: sums are reordered,
-// and wrap. All 32 lanes take part.
+// Sum of lanes 0..=own (inclusive prefix sum) in 5 shuffles. Integers only, since sums are
+// reordered; they wrap. All 32 lanes take part.
 template <typename T>
 __device__ inline T warp_prefix_sum(T value) {
-    static_assert(static_cast<T>(0.5) == 0, "integers only: the order of sums differs from the reference's");
+    static_assert(std::is_integral<T>::value, "the order of sums differs from the reference's");
+    using Wrapping = typename std::make_unsigned<T>::type;
     const int lane = lane_id();
+    Wrapping sum = static_cast<Wrapping>(value);
 #pragma unroll
     for (int offset = 1; offset < WARP; offset *= 2) {
-        const T below = __shfl_up_sync(ALL_LANES, value, offset);
-        if (lane >= offset) value += below;
+        const Wrapping below = __shfl_up_sync(ALL_LANES, sum, offset);
+        if (lane >= offset) sum += below;
     }
-    return value;
+    return static_cast<T>(sum);
 }
 
 // Sum of lanes 0..own (exclusive prefix sum).
 template <typename T>
 __device__ inline T warp_prefix_sum_exclusive(T value) {
-    return warp_prefix_sum(value) - value;
+    using Wrapping = typename std::make_unsigned<T>::type;
+    return static_cast<T>(static_cast<Wrapping>(warp_prefix_sum(value)) - static_cast<Wrapping>(value));
 }
 
-// Sum over all lanes, in each lane. Integers only.
+// Sum over all lanes, in each lane. Integers only; wraps.
 template <typename T>
 __device__ inline T warp_sum(T value) {
-    static_assert(static_cast<T>(0.5) == 0, "integers only: the order of sums differs from the reference's");
+    static_assert(std::is_integral<T>::value, "the order of sums differs from the reference's");
+    using Wrapping = typename std::make_unsigned<T>::type;
+    Wrapping sum = static_cast<Wrapping>(value);
 #pragma unroll
-    for (int offset = WARP / 2; offset > 0; offset /= 2) value += __shfl_xor_sync(ALL_LANES, value, offset);
-    return value;
+    for (int offset = WARP / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(ALL_LANES, sum, offset);
+    return static_cast<T>(sum);
 }
 
 // Smallest of all lanes, in each lane. One instruction from sm_80 on.

@@ -55,17 +55,33 @@ impl ArenaLayout {
     /// An empty plan.
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self { id: NEXT.fetch_add(1, Ordering::Relaxed), entries: Vec::new(), bytes: 0 }
+        Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            entries: Vec::new(),
+            bytes: 0,
+        }
     }
 
     /// Plans a buffer of `len` elements. The name shows in the memory table.
     pub fn reserve<T: Element>(&mut self, name: impl Into<String>, len: usize) -> Slot<T> {
         // What does not fit into an address is far over every limit; Arena::new refuses it.
         let bytes = len.saturating_mul(size_of::<T>());
-        let end = self.bytes.saturating_add(bytes).checked_next_multiple_of(ALIGNMENT);
-        self.entries.push(Entry { name: name.into(), offset: self.bytes, bytes });
+        let end = self
+            .bytes
+            .saturating_add(bytes)
+            .checked_next_multiple_of(ALIGNMENT);
+        self.entries.push(Entry {
+            name: name.into(),
+            offset: self.bytes,
+            bytes,
+        });
         self.bytes = end.unwrap_or(usize::MAX);
-        Slot { layout: self.id, index: self.entries.len() - 1, len, of: PhantomData }
+        Slot {
+            layout: self.id,
+            index: self.entries.len() - 1,
+            len,
+            of: PhantomData,
+        }
     }
 
     /// Bytes of the whole, with the gaps between buffers.
@@ -75,7 +91,9 @@ impl ArenaLayout {
 
     /// Each buffer's name and bytes.
     pub fn table(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.entries.iter().map(|e| (e.name.as_str(), e.bytes as u64))
+        self.entries
+            .iter()
+            .map(|e| (e.name.as_str(), e.bytes as u64))
     }
 }
 
@@ -100,8 +118,15 @@ impl Arena {
     /// # Errors
     /// [`GpuError::NoSuchName`] for a slot of another layout.
     pub fn buffer<T: Element>(&self, slot: Slot<T>) -> Result<DeviceBuffer<T>, GpuError> {
-        let entry = self.layout.entries.get(slot.index).filter(|_| slot.layout == self.layout.id);
-        let entry = entry.ok_or(GpuError::NoSuchName { what: "slot", name: slot.index.to_string() })?;
+        let entry = self
+            .layout
+            .entries
+            .get(slot.index)
+            .filter(|_| slot.layout == self.layout.id);
+        let entry = entry.ok_or(GpuError::NoSuchName {
+            what: "slot",
+            name: slot.index.to_string(),
+        })?;
         let address = self.block.base() + entry.offset as u64;
         Ok(DeviceBuffer::new(self.block.clone(), address, slot.len))
     }
@@ -116,7 +141,10 @@ impl Arena {
     /// # Errors
     /// From the driver.
     pub fn fill(&self, stream: &Stream, byte: u8) -> Result<(), GpuError> {
-        stream.fill(&DeviceBuffer::new(self.block.clone(), self.block.base(), self.layout.bytes), byte)
+        stream.fill(
+            &DeviceBuffer::new(self.block.clone(), self.block.base(), self.layout.bytes),
+            byte,
+        )
     }
 }
 
@@ -132,13 +160,23 @@ pub struct DeviceBuffer<T> {
 
 impl<T> Clone for DeviceBuffer<T> {
     fn clone(&self) -> Self {
-        Self { block: self.block.clone(), address: self.address, len: self.len, of: PhantomData }
+        Self {
+            block: self.block.clone(),
+            address: self.address,
+            len: self.len,
+            of: PhantomData,
+        }
     }
 }
 
 impl<T: Element> DeviceBuffer<T> {
     pub(super) fn new(block: Rc<Allocation>, address: u64, len: usize) -> Self {
-        Self { block, address, len, of: PhantomData }
+        Self {
+            block,
+            address,
+            len,
+            of: PhantomData,
+        }
     }
 
     /// Elements.
@@ -168,7 +206,12 @@ impl<T: Element> DeviceBuffer<T> {
     pub fn slice(&self, range: Range<usize>) -> Result<Self, GpuError> {
         check_range("slice of a device buffer, elements", &range, self.len)?;
         let address = self.address + (range.start * size_of::<T>()) as u64;
-        Ok(Self { block: self.block.clone(), address, len: range.len(), of: PhantomData })
+        Ok(Self {
+            block: self.block.clone(),
+            address,
+            len: range.len(),
+            of: PhantomData,
+        })
     }
 
     /// The same bytes as other elements: for scratch memory that stages use one after the other.
@@ -177,14 +220,30 @@ impl<T: Element> DeviceBuffer<T> {
     /// [`GpuError::Size`] when the bytes are no whole number of them, or not aligned.
     pub fn view<U: Element>(&self) -> Result<DeviceBuffer<U>, GpuError> {
         for (what, number, divisor) in [
-            ("view of a device buffer: bytes, a multiple of", self.bytes() as u64, size_of::<U>()),
-            ("view of a device buffer: address, a multiple of", self.address, align_of::<U>()),
+            (
+                "view of a device buffer: bytes, a multiple of",
+                self.bytes() as u64,
+                size_of::<U>(),
+            ),
+            (
+                "view of a device buffer: address, a multiple of",
+                self.address,
+                align_of::<U>(),
+            ),
         ] {
             if number % divisor.max(1) as u64 != 0 {
-                return Err(GpuError::Size { what, found: number, expected: divisor as u64 });
+                return Err(GpuError::Size {
+                    what,
+                    found: number,
+                    expected: divisor as u64,
+                });
             }
         }
-        Ok(DeviceBuffer::new(self.block.clone(), self.address, self.bytes() / size_of::<U>().max(1)))
+        Ok(DeviceBuffer::new(
+            self.block.clone(),
+            self.address,
+            self.bytes() / size_of::<U>().max(1),
+        ))
     }
 
     pub(super) fn block(&self) -> &Rc<Allocation> {
@@ -192,12 +251,20 @@ impl<T: Element> DeviceBuffer<T> {
     }
 }
 
-pub(super) fn check_range(what: &'static str, range: &Range<usize>, len: usize) -> Result<(), GpuError> {
+pub(super) fn check_range(
+    what: &'static str,
+    range: &Range<usize>,
+    len: usize,
+) -> Result<(), GpuError> {
     if range.start <= range.end && range.end <= len {
         return Ok(());
     }
     let found = range.start.max(range.end) as u64;
-    Err(GpuError::Size { what, found, expected: len as u64 })
+    Err(GpuError::Size {
+        what,
+        found,
+        expected: len as u64,
+    })
 }
 
 #[cfg(test)]
@@ -212,8 +279,14 @@ mod tests {
         layout.reserve::<u32>("b", 65);
         layout.reserve::<f64>("c", 0);
         assert_eq!(layout.bytes(), 256 + 512);
-        assert_eq!(layout.table().collect::<Vec<_>>(), [("a", 1), ("b", 260), ("c", 0)]);
-        assert_eq!(layout.entries.iter().map(|e| e.offset).collect::<Vec<_>>(), [0, 256, 768]);
+        assert_eq!(
+            layout.table().collect::<Vec<_>>(),
+            [("a", 1), ("b", 260), ("c", 0)]
+        );
+        assert_eq!(
+            layout.entries.iter().map(|e| e.offset).collect::<Vec<_>>(),
+            [0, 256, 768]
+        );
     }
 
     #[test]

@@ -11,7 +11,9 @@ use super::memory::Allocation;
 use super::raw::{CUcontext, CUdevice, CUstream, call, value};
 
 /// How a host thread waits for the GPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Wait {
     /// Spins: some 8 µs sooner, and one core busy while it waits. For the loop's own core.
@@ -41,7 +43,13 @@ pub struct ContextOptions {
 impl Default for ContextOptions {
     /// The first GPU, whole, spinning; 2 GiB on the device and 512 MiB page-locked.
     fn default() -> Self {
-        Self { device: 0, wait: Wait::Spin, sms: None, device_limit: 2 << 30, pinned_limit: 512 << 20 }
+        Self {
+            device: 0,
+            wait: Wait::Spin,
+            sms: None,
+            device_limit: 2 << 30,
+            pinned_limit: 512 << 20,
+        }
     }
 }
 
@@ -79,6 +87,9 @@ pub(super) enum Memory {
     Pinned = 1,
 }
 
+/// The driver's code for flags of a context that is in use.
+const PRIMARY_CONTEXT_ACTIVE: i32 = 708;
+
 thread_local! {
     /// The context that this room made current on this thread.
     static CURRENT: Cell<CUcontext> = const { Cell::new(null_mut()) };
@@ -102,10 +113,16 @@ impl Context {
         // SAFETY: the device was given by the driver; the context goes to a local and is released
         // in Inner's Drop, or below.
         unsafe {
-            call::cuDevicePrimaryCtxSetFlags_v2(handle, flags)?;
+            match call::cuDevicePrimaryCtxSetFlags_v2(handle, flags) {
+                // Older drivers keep the flags of a primary context that is in use already.
+                Err(e) if e.code() == Some(PRIMARY_CONTEXT_ACTIVE) => {}
+                other => other?,
+            }
             call::cuDevicePrimaryCtxRetain(&raw mut primary, handle)?;
         }
-        let green = options.sms.map(|sms| GreenContext::new(handle, sms, info.driver_version));
+        let green = options
+            .sms
+            .map(|sms| GreenContext::new(handle, sms, info.driver_version));
         let green = match green.transpose() {
             Ok(green) => green,
             Err(e) => {
@@ -126,7 +143,9 @@ impl Context {
             sticky: RefCell::default(),
             recorded: RefCell::default(),
         };
-        let context = Self { inner: Rc::new(inner) };
+        let context = Self {
+            inner: Rc::new(inner),
+        };
         context.bind()?;
         Ok(context)
     }
@@ -138,7 +157,10 @@ impl Context {
 
     /// Multiprocessors that work of this context runs on.
     pub fn sms(&self) -> u32 {
-        self.inner.green.as_ref().map_or(self.inner.info.sms, |g| g.sms)
+        self.inner
+            .green
+            .as_ref()
+            .map_or(self.inner.info.sms, |g| g.sms)
     }
 
     /// Waits until all work of this context is done.
@@ -173,7 +195,12 @@ impl Context {
     ///
     /// # Errors
     /// [`GpuError::Limit`] for the first that would not.
-    pub fn check_limits(&self, name: &str, device_bytes: u64, pinned_bytes: u64) -> Result<(), GpuError> {
+    pub fn check_limits(
+        &self,
+        name: &str,
+        device_bytes: u64,
+        pinned_bytes: u64,
+    ) -> Result<(), GpuError> {
         self.check_limit(Memory::Device, name, device_bytes)?;
         self.check_limit(Memory::Pinned, name, pinned_bytes)
     }
@@ -212,7 +239,11 @@ impl Context {
     }
 
     pub(super) fn same(&self, other: &Context, what: &'static str) -> Result<(), GpuError> {
-        if Rc::ptr_eq(&self.inner, &other.inner) { Ok(()) } else { Err(GpuError::OtherContext { what }) }
+        if Rc::ptr_eq(&self.inner, &other.inner) {
+            Ok(())
+        } else {
+            Err(GpuError::OtherContext { what })
+        }
     }
 
     pub(super) fn inner(&self) -> &Inner {
@@ -220,13 +251,25 @@ impl Context {
     }
 
     pub(super) fn check_limit(&self, kind: Memory, name: &str, bytes: u64) -> Result<(), GpuError> {
-        let (used, limit) = (self.inner.used[kind as usize].get(), self.inner.limits[kind as usize]);
+        let (used, limit) = (
+            self.inner.used[kind as usize].get(),
+            self.inner.limits[kind as usize],
+        );
         let needed = used.saturating_add(bytes);
         if needed <= limit {
             return Ok(());
         }
-        let kind = if kind == Memory::Device { "device" } else { "page-locked" };
-        Err(GpuError::Limit { kind, name: name.into(), needed, limit })
+        let kind = if kind == Memory::Device {
+            "device"
+        } else {
+            "page-locked"
+        };
+        Err(GpuError::Limit {
+            kind,
+            name: name.into(),
+            needed,
+            limit,
+        })
     }
 
     /// Enters an allocation into the books.
@@ -246,7 +289,10 @@ impl Context {
             let used = &self.inner.used[kind as usize];
             used.set(used.get().saturating_sub(bytes as u64));
         }
-        self.inner.allocations.borrow_mut().retain(|a| a.0 != base || a.1.strong_count() > 0);
+        self.inner
+            .allocations
+            .borrow_mut()
+            .retain(|a| a.0 != base || a.1.strong_count() > 0);
     }
 
     /// The live allocation that an address lies in.
@@ -282,7 +328,9 @@ impl Inner {
 
     fn remember(&self, error: &GpuError) {
         if error.is_sticky() {
-            self.sticky.borrow_mut().get_or_insert_with(|| error.clone());
+            self.sticky
+                .borrow_mut()
+                .get_or_insert_with(|| error.clone());
         }
     }
 

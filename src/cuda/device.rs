@@ -94,7 +94,11 @@ pub(super) fn open(ordinal: u32) -> Result<(CUdevice, DeviceInfo), GpuError> {
         call::cuDeviceGet(&raw mut device, ordinal as c_int)?;
         call::cuDriverGetVersion(&raw mut driver_version)?;
         call::cuDeviceTotalMem_v2(&raw mut memory, device)?;
-        call::cuDeviceGetName(name.as_mut_ptr().cast::<c_char>(), name.len() as c_int, device)?;
+        call::cuDeviceGetName(
+            name.as_mut_ptr().cast::<c_char>(),
+            name.len() as c_int,
+            device,
+        )?;
     }
     let attribute = |which: c_int| -> Result<u32, GpuError> {
         let mut value = 0;

@@ -72,10 +72,16 @@ pub struct DevicePtr<T> {
 
 impl<T> DevicePtr<T> {
     /// No buffer: for parameters that a kernel may do without.
-    pub const NULL: Self = Self { address: 0, of: PhantomData };
+    pub const NULL: Self = Self {
+        address: 0,
+        of: PhantomData,
+    };
 
     pub(super) fn new(address: u64) -> Self {
-        Self { address, of: PhantomData }
+        Self {
+            address,
+            of: PhantomData,
+        }
     }
 
     /// The address.

@@ -19,7 +19,9 @@ pub enum GpuError {
         code: i32,
     },
     /// There is no GPU with this number.
-    #[error("no CUDA device {ordinal}: {count} found; expected a number below that in [cuda] device")]
+    #[error(
+        "no CUDA device {ordinal}: {count} found; expected a number below that in [cuda] device"
+    )]
     NoSuchDevice {
         /// As configured.
         ordinal: u32,
@@ -60,7 +62,9 @@ pub enum GpuError {
         name: String,
     },
     /// A kernel takes other parameters than the host declares.
-    #[error("kernel {kernel}: parameter {index} (from 0): found {found} bytes on the device, expected {expected}; 0 is none")]
+    #[error(
+        "kernel {kernel}: parameter {index} (from 0): found {found} bytes on the device, expected {expected}; 0 is none"
+    )]
     Signature {
         /// The kernel.
         kernel: &'static str,
@@ -158,7 +162,9 @@ impl Class {
         match self {
             Class::Recoverable => "",
             Class::Sticky => "; the GPU context is lost, the process has to end",
-            Class::NoDevice => "; no usable CUDA driver or device (nvidia-smi or tegrastats should show one)",
+            Class::NoDevice => {
+                "; no usable CUDA driver or device (nvidia-smi or tegrastats should show one)"
+            }
         }
     }
 }
@@ -168,7 +174,9 @@ impl GpuError {
     pub fn class(&self) -> Class {
         match self {
             Self::Driver { code, .. } => class_of(*code),
-            Self::NoSuchDevice { .. } | Self::NoImage { .. } | Self::Unsupported { .. } => Class::NoDevice,
+            Self::NoSuchDevice { .. } | Self::NoImage { .. } | Self::Unsupported { .. } => {
+                Class::NoDevice
+            }
             Self::Stage { source, .. } => source.class(),
             _ => Class::Recoverable,
         }
@@ -198,7 +206,10 @@ impl GpuError {
 
     /// The same error, with the stage in which it came up.
     pub fn in_stage(self, stage: &'static str) -> Self {
-        Self::Stage { stage, source: Box::new(self) }
+        Self::Stage {
+            stage,
+            source: Box::new(self),
+        }
     }
 
     pub(super) fn code(&self) -> Option<i32> {
@@ -211,7 +222,11 @@ impl GpuError {
 
 /// A driver's answer as a `Result`.
 pub(super) fn check(call: &'static str, code: c_int) -> Result<(), GpuError> {
-    if code == 0 { Ok(()) } else { Err(GpuError::Driver { call, code }) }
+    if code == 0 {
+        Ok(())
+    } else {
+        Err(GpuError::Driver { call, code })
+    }
 }
 
 /// The class of a driver's code. What is unknown counts as recoverable, except for the block of
@@ -357,14 +372,26 @@ mod tests {
             (1, "CUDA_ERROR_INVALID_VALUE", Class::Recoverable),
             (2, "CUDA_ERROR_OUT_OF_MEMORY", Class::Recoverable),
             (100, "CUDA_ERROR_NO_DEVICE", Class::NoDevice),
-            (222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", Class::Recoverable),
+            (
+                222,
+                "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+                Class::Recoverable,
+            ),
             (700, "CUDA_ERROR_ILLEGAL_ADDRESS", Class::Sticky),
-            (701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", Class::Recoverable),
+            (
+                701,
+                "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
+                Class::Recoverable,
+            ),
             (716, "CUDA_ERROR_MISALIGNED_ADDRESS", Class::Sticky),
             (719, "CUDA_ERROR_LAUNCH_FAILED", Class::Sticky),
             (803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", Class::NoDevice),
             // What the bindings of 2022 do not know.
-            (915, "CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION", Class::Recoverable),
+            (
+                915,
+                "CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION",
+                Class::Recoverable,
+            ),
             (721, "CUDA_ERROR_TENSOR_MEMORY_LEAK", Class::Sticky),
             (798, "code unknown to this program", Class::Sticky),
             (12345, "code unknown to this program", Class::Recoverable),
@@ -377,7 +404,11 @@ mod tests {
 
     #[test]
     fn every_error_can_be_printed_and_says_what_to_do() {
-        let lost = GpuError::Driver { call: "cuStreamSynchronize", code: 700 }.in_stage("stereo");
+        let lost = GpuError::Driver {
+            call: "cuStreamSynchronize",
+            code: 700,
+        }
+        .in_stage("stereo");
         assert_eq!(
             lost.to_string(),
             "stereo: cuStreamSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS (700); \
@@ -385,9 +416,17 @@ mod tests {
         );
         assert!(lost.is_sticky());
         assert_eq!(lost.exit_status(), 70);
-        let missing = GpuError::Driver { call: "cuInit", code: 100 };
+        let missing = GpuError::Driver {
+            call: "cuInit",
+            code: 100,
+        };
         assert_eq!(missing.exit_status(), 69);
-        let limit = GpuError::Limit { kind: "device", name: "x".into(), needed: 2, limit: 1 };
+        let limit = GpuError::Limit {
+            kind: "device",
+            name: "x".into(),
+            needed: 2,
+            limit: 1,
+        };
         assert_eq!(limit.in_stage("stereo").exit_status(), 78);
     }
 }

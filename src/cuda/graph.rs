@@ -42,7 +42,12 @@ impl CaptureState {
     fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self { id, blocks: Uses::default(), modules: Vec::new(), events: Vec::new() }
+        Self {
+            id,
+            blocks: Uses::default(),
+            modules: Vec::new(),
+            events: Vec::new(),
+        }
     }
 
     pub fn touch(&mut self, block: &Rc<Allocation>, writes: bool) {
@@ -57,7 +62,10 @@ impl Stream {
     ///
     /// # Errors
     /// What `work` returns; [`GpuError::Capture`] inside another capture; from the driver.
-    pub fn capture<E: From<GpuError>>(&self, work: impl FnOnce(&Stream) -> Result<(), E>) -> Result<Graph, E> {
+    pub fn capture<E: From<GpuError>>(
+        &self,
+        work: impl FnOnce(&Stream) -> Result<(), E>,
+    ) -> Result<Graph, E> {
         let context = self.context();
         context.bind()?;
         if context.inner().capture.borrow().is_some() {
@@ -68,7 +76,10 @@ impl Stream {
             call::cuStreamBeginCapture_v2(self.raw(), value::STREAM_CAPTURE_MODE_THREAD_LOCAL)
         })?;
         *context.inner().capture.borrow_mut() = Some(CaptureState::new());
-        let mut guard = CaptureGuard { stream: self, open: true };
+        let mut guard = CaptureGuard {
+            stream: self,
+            open: true,
+        };
         let outcome = work(self);
         let ended = guard.end();
         outcome?;
@@ -92,12 +103,21 @@ impl CaptureGuard<'_> {
             // SAFETY: a capture of this stream is open; the graph goes to a local.
             context.note(unsafe { call::cuStreamEndCapture(self.stream.raw(), &raw mut raw) })
         });
-        let CaptureState { id, mut blocks, modules, events } =
-            state.ok_or(GpuError::Capture("none is going on"))?;
+        let CaptureState {
+            id,
+            mut blocks,
+            modules,
+            events,
+        } = state.ok_or(GpuError::Capture("none is going on"))?;
         blocks.modules = modules;
         blocks.events = events;
         // From here on the graph is destroyed with its owner, also where the end reported an error.
-        let graph = Graph { raw, id, context: context.clone(), uses: blocks };
+        let graph = Graph {
+            raw,
+            id,
+            context: context.clone(),
+            uses: blocks,
+        };
         ended?;
         if graph.raw.is_null() {
             return Err(GpuError::Capture("it gave no graph"));
@@ -131,7 +151,8 @@ impl Graph {
         self.context.bind()?;
         let mut count = 0;
         // SAFETY: a live graph; without an array only the count is written, to a local.
-        self.context.note(unsafe { call::cuGraphGetNodes(self.raw, null_mut(), &raw mut count) })?;
+        self.context
+            .note(unsafe { call::cuGraphGetNodes(self.raw, null_mut(), &raw mut count) })?;
         Ok(count)
     }
 
@@ -143,8 +164,13 @@ impl Graph {
         self.context.bind()?;
         let mut raw = null_mut();
         // SAFETY: a live graph; the result goes to a local.
-        self.context.note(unsafe { call::cuGraphInstantiateWithFlags(&raw mut raw, self.raw, 0) })?;
-        Ok(GraphExec { raw, graph: self, later: Vec::new() })
+        self.context
+            .note(unsafe { call::cuGraphInstantiateWithFlags(&raw mut raw, self.raw, 0) })?;
+        Ok(GraphExec {
+            raw,
+            graph: self,
+            later: Vec::new(),
+        })
     }
 }
 
@@ -152,7 +178,10 @@ impl Drop for Graph {
     fn drop(&mut self) {
         if !self.raw.is_null() {
             // SAFETY: the graph is this object's own; what it was instantiated to stands alone.
-            let done = self.context.bind().and_then(|()| unsafe { call::cuGraphDestroy(self.raw) });
+            let done = self
+                .context
+                .bind()
+                .and_then(|()| unsafe { call::cuGraphDestroy(self.raw) });
             self.context.record(done);
         }
     }
@@ -175,7 +204,9 @@ impl GraphExec {
         self.graph.context.same(stream.context(), "stream")?;
         self.graph.context.bind()?;
         // SAFETY: a live graph and stream of the current context.
-        self.graph.context.note(unsafe { call::cuGraphUpload(self.raw, stream.raw()) })
+        self.graph
+            .context
+            .note(unsafe { call::cuGraphUpload(self.raw, stream.raw()) })
     }
 
     /// Runs all its work, asynchronously, in the stream's order.
@@ -196,7 +227,9 @@ impl GraphExec {
         }
         // SAFETY: a live graph and stream of the current context; everything it uses is alive,
         // and page-locked buffers are noted as in flight.
-        self.graph.context.note(unsafe { call::cuGraphLaunch(self.raw, stream.raw()) })
+        self.graph
+            .context
+            .note(unsafe { call::cuGraphLaunch(self.raw, stream.raw()) })
     }
 
     /// Changes a kernel's shape and parameters from the next launch on; some 0.3 µs a node.
@@ -224,7 +257,12 @@ impl GraphExec {
         let mut alive = Ok(());
         arguments.addresses(&mut |address| match context.find(address) {
             Some(block) => uses.touch(&block, true),
-            None => alive = Err(GpuError::Dangling { what: node.name, address }),
+            None => {
+                alive = Err(GpuError::Dangling {
+                    what: node.name,
+                    address,
+                })
+            }
         });
         alive?;
         context.note(arguments.with_pointers(|pointers| {
@@ -268,7 +306,11 @@ impl GraphExec {
 impl Drop for GraphExec {
     fn drop(&mut self) {
         // SAFETY: the graph is this object's own; a launch in flight ends first by the driver.
-        let done = self.graph.context.bind().and_then(|()| unsafe { call::cuGraphExecDestroy(self.raw) });
+        let done = self
+            .graph
+            .context
+            .bind()
+            .and_then(|()| unsafe { call::cuGraphExecDestroy(self.raw) });
         self.graph.context.record(done);
     }
 }
@@ -311,7 +353,17 @@ impl<A> KernelNode<A> {
         // SAFETY: the driver gave an array of `count` = 1 nodes, valid until the stream's next use.
         let raw = unsafe { *dependencies };
         let capture = context.inner().capture.borrow();
-        let graph = capture.as_ref().ok_or(GpuError::Capture("none is going on"))?.id;
-        Ok(Self { raw, graph, function, name, _module: module, arguments: PhantomData })
+        let graph = capture
+            .as_ref()
+            .ok_or(GpuError::Capture("none is going on"))?
+            .id;
+        Ok(Self {
+            raw,
+            graph,
+            function,
+            name,
+            _module: module,
+            arguments: PhantomData,
+        })
     }
 }

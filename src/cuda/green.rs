@@ -34,7 +34,11 @@ impl GreenContext {
                     None => {
                         return Err(GpuError::Unsupported {
                             what: "a slice of the multiprocessors (green context)",
-                            found: format!("driver of CUDA {}.{}", driver_version / 1000, driver_version % 1000 / 10),
+                            found: format!(
+                                "driver of CUDA {}.{}",
+                                driver_version / 1000,
+                                driver_version % 1000 / 10
+                            ),
                             expected: "a driver of CUDA 12.4 or newer, or no [cuda] sms",
                         });
                     }
@@ -51,14 +55,25 @@ impl GreenContext {
         let mut all = DevResource::empty();
         let mut slice = DevResource::empty();
         let mut rest = DevResource::empty();
-        let (mut groups, mut description, mut handle, mut context) = (1, null_mut(), null_mut(), null_mut());
+        let (mut groups, mut description, mut handle, mut context) =
+            (1, null_mut(), null_mut(), null_mut());
         // SAFETY: every pointer is to a local of the declared layout; one group is asked for and
         // there is room for one; the description is made from what the split gave.
         unsafe {
-            check("cuDeviceGetDevResource", get_resource(device, &raw mut all, DevResource::SM))?;
+            check(
+                "cuDeviceGetDevResource",
+                get_resource(device, &raw mut all, DevResource::SM),
+            )?;
             check(
                 "cuDevSmResourceSplitByCount",
-                split(&raw mut slice, &raw mut groups, &raw const all, &raw mut rest, 0, sms),
+                split(
+                    &raw mut slice,
+                    &raw mut groups,
+                    &raw const all,
+                    &raw mut rest,
+                    0,
+                    sms,
+                ),
             )?;
             if groups == 0 || slice.sm_count == 0 {
                 return Err(GpuError::Unsupported {
@@ -67,14 +82,25 @@ impl GreenContext {
                     expected: "no more than the device can split off",
                 });
             }
-            check("cuDevResourceGenerateDesc", describe(&raw mut description, &raw mut slice, 1))?;
-            check("cuGreenCtxCreate", create(&raw mut handle, description, device, DEFAULT_STREAM))?;
+            check(
+                "cuDevResourceGenerateDesc",
+                describe(&raw mut description, &raw mut slice, 1),
+            )?;
+            check(
+                "cuGreenCtxCreate",
+                create(&raw mut handle, description, device, DEFAULT_STREAM),
+            )?;
             if let Err(e) = check("cuCtxFromGreenCtx", convert(&raw mut context, handle)) {
                 destroy(handle);
                 return Err(e);
             }
         }
-        Ok(Self { handle, destroy, context, sms: slice.sm_count })
+        Ok(Self {
+            handle,
+            destroy,
+            context,
+            sms: slice.sm_count,
+        })
     }
 
     /// Ends it; not current any more by then.

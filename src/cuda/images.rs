@@ -34,7 +34,11 @@ impl Toolkit {
     pub fn has_code_for(&self, arch: u32) -> bool {
         const JETSON: [u32; 6] = [53, 62, 72, 87, 101, 110];
         self.archs.iter().any(|&a| {
-            a == arch || (a / 10 == arch / 10 && a < arch && !JETSON.contains(&a) && !JETSON.contains(&arch))
+            a == arch
+                || (a / 10 == arch / 10
+                    && a < arch
+                    && !JETSON.contains(&a)
+                    && !JETSON.contains(&arch))
         })
     }
 }
@@ -47,7 +51,12 @@ mod tests {
 
     #[test]
     fn machine_code_goes_by_architecture() {
-        let toolkit = |archs| Toolkit { version: (12, 4), archs, ptx: None, images: &[] };
+        let toolkit = |archs| Toolkit {
+            version: (12, 4),
+            archs,
+            ptx: None,
+            images: &[],
+        };
         for (archs, arch, expected) in [
             (&[87, 90][..], 87, true),
             (&[87, 90], 90, true),
@@ -58,7 +67,11 @@ mod tests {
             (&[90], 100, false),
             (&[72], 75, false),
         ] {
-            assert_eq!(toolkit(archs).has_code_for(arch), expected, "{archs:?} on {arch}");
+            assert_eq!(
+                toolkit(archs).has_code_for(arch),
+                expected,
+                "{archs:?} on {arch}"
+            );
         }
     }
 
@@ -66,7 +79,11 @@ mod tests {
     fn every_toolkit_has_every_kernel_file() {
         assert!(!TOOLKITS.is_empty());
         for toolkit in TOOLKITS {
-            assert!(toolkit.images.iter().any(|i| i.0 == "selftest"), "{:?}", toolkit.version);
+            assert!(
+                toolkit.images.iter().any(|i| i.0 == "selftest"),
+                "{:?}",
+                toolkit.version
+            );
             for (name, image) in toolkit.images {
                 // The magic number of a fatbin.
                 assert_eq!(&image.bytes()[..4], [0x50, 0xed, 0x55, 0xba], "{name}");

@@ -93,8 +93,10 @@ impl Allocation {
         // nobody else's.
         let host = unsafe {
             context.note(call::cuMemHostAlloc(&raw mut host, bytes.max(1), flags))?;
-            let host = NonNull::new(host.cast::<u8>())
-                .ok_or(GpuError::Driver { call: "cuMemHostAlloc", code: 2 })?;
+            let host = NonNull::new(host.cast::<u8>()).ok_or(GpuError::Driver {
+                call: "cuMemHostAlloc",
+                code: 2,
+            })?;
             host.write_bytes(0, bytes);
             let mapped = call::cuMemHostGetDevicePointer_v2(&raw mut base, host.as_ptr().cast(), 0);
             if let Err(e) = context.note(mapped) {
@@ -107,7 +109,13 @@ impl Allocation {
     }
 
     /// A module's variable.
-    pub fn global(context: &Context, name: &str, base: u64, bytes: usize, module: Rc<LoadedModule>) -> Rc<Self> {
+    pub fn global(
+        context: &Context,
+        name: &str,
+        base: u64,
+        bytes: usize,
+        module: Rc<LoadedModule>,
+    ) -> Rc<Self> {
         Self::enter(context, name, base, bytes, Kind::Global(module))
     }
 
@@ -160,16 +168,25 @@ impl Allocation {
         }
         self.check_guards(writes)?;
         let mut flights = self.flights.borrow_mut();
-        let own = flights.iter().position(|f| f.as_ref().is_some_and(|f| Rc::ptr_eq(&f.progress, progress)));
+        let own = flights.iter().position(|f| {
+            f.as_ref()
+                .is_some_and(|f| Rc::ptr_eq(&f.progress, progress))
+        });
         if let Some(flight) = own.and_then(|i| flights[i].as_mut()) {
             flight.writes = writes || (flight.writes && !flight.is_done());
             flight.ticket = ticket;
             return Ok(());
         }
-        let free = flights.iter_mut().find(|f| f.as_ref().is_none_or(Flight::is_done));
+        let free = flights
+            .iter_mut()
+            .find(|f| f.as_ref().is_none_or(Flight::is_done));
         match free {
             Some(slot) => {
-                *slot = Some(Flight { progress: progress.clone(), ticket, writes });
+                *slot = Some(Flight {
+                    progress: progress.clone(),
+                    ticket,
+                    writes,
+                });
                 Ok(())
             }
             None => Err(self.busy("device, on too many streams")),
@@ -178,7 +195,11 @@ impl Allocation {
 
     fn check_guards(&self, writes: bool) -> Result<(), GpuError> {
         let guards = self.guards.get();
-        if guards < 0 || (writes && guards > 0) { Err(self.busy("host")) } else { Ok(()) }
+        if guards < 0 || (writes && guards > 0) {
+            Err(self.busy("host"))
+        } else {
+            Ok(())
+        }
     }
 
     /// The host starts to read.
@@ -214,11 +235,18 @@ impl Allocation {
     }
 
     fn in_flight(&self, which: impl Fn(&Flight) -> bool) -> bool {
-        self.flights.borrow().iter().flatten().any(|f| which(f) && !f.is_done())
+        self.flights
+            .borrow()
+            .iter()
+            .flatten()
+            .any(|f| which(f) && !f.is_done())
     }
 
     fn busy(&self, by: &'static str) -> GpuError {
-        GpuError::Busy { name: self.name.clone(), by }
+        GpuError::Busy {
+            name: self.name.clone(),
+            by,
+        }
     }
 }
 

@@ -53,29 +53,55 @@ impl Module {
         let mut tried = Vec::new();
         let mut known = false;
         context.bind()?;
-        for (toolkit, compile) in ready.into_iter().map(|t| (t, false)).chain(other.into_iter().map(|t| (t, true))) {
-            let Some((_, image)) = toolkit.images.iter().find(|i| i.0 == name) else { continue };
+        for (toolkit, compile) in ready
+            .into_iter()
+            .map(|t| (t, false))
+            .chain(other.into_iter().map(|t| (t, true)))
+        {
+            let Some((_, image)) = toolkit.images.iter().find(|i| i.0 == name) else {
+                continue;
+            };
             known = true;
             let mut raw = null_mut();
             // SAFETY: a whole fatbin, aligned, alive for ever; the module goes to a local.
-            let loaded = unsafe { call::cuModuleLoadData(&raw mut raw, image.bytes().as_ptr().cast()) };
+            let loaded =
+                unsafe { call::cuModuleLoadData(&raw mut raw, image.bytes().as_ptr().cast()) };
             match context.note(loaded) {
                 Ok(()) => {
-                    let loaded = Rc::new(LoadedModule { raw, context: context.clone() });
+                    let loaded = Rc::new(LoadedModule {
+                        raw,
+                        context: context.clone(),
+                    });
                     if compile {
-                        log::warn!("kernels/{name}.cu: no machine code for sm_{arch}, compiled from PTX by the driver");
+                        log::warn!(
+                            "kernels/{name}.cu: no machine code for sm_{arch}, compiled from PTX by the driver"
+                        );
                     }
-                    return Ok(Self { loaded, toolkit: toolkit.version, compiled_at_load: compile });
+                    return Ok(Self {
+                        loaded,
+                        toolkit: toolkit.version,
+                        compiled_at_load: compile,
+                    });
                 }
-                Err(GpuError::Driver { code, .. }) if is_refusal(code) => tried.push(describe(toolkit, code)),
+                Err(GpuError::Driver { code, .. }) if is_refusal(code) => {
+                    tried.push(describe(toolkit, code))
+                }
                 Err(e) => return Err(e),
             }
         }
         if !known {
-            return Err(GpuError::NoSuchName { what: "kernel file", name: name.into() });
+            return Err(GpuError::NoSuchName {
+                what: "kernel file",
+                name: name.into(),
+            });
         }
         let driver = context.device().driver_version;
-        Err(GpuError::NoImage { module: name, arch, driver, tried: tried.join("; ") })
+        Err(GpuError::NoImage {
+            module: name,
+            arch,
+            driver,
+            tried: tried.join("; "),
+        })
     }
 
     /// CUDA version of the toolkit whose image is in use.
@@ -100,8 +126,11 @@ impl Module {
         let symbol = symbol(name)?;
         let mut raw = null_mut();
         // SAFETY: a live module, a name that ends with a zero; the result goes to a local.
-        let found = unsafe { call::cuModuleGetFunction(&raw mut raw, self.loaded.raw, symbol.as_ptr()) };
-        context.note(found).map_err(|e| missing(e, "kernel", name))?;
+        let found =
+            unsafe { call::cuModuleGetFunction(&raw mut raw, self.loaded.raw, symbol.as_ptr()) };
+        context
+            .note(found)
+            .map_err(|e| missing(e, "kernel", name))?;
         check_signature::<A>(raw, name)?;
         let attribute = |which: c_int| -> Result<u32, GpuError> {
             let mut value = 0;
@@ -118,7 +147,14 @@ impl Module {
             ptx_arch: attribute(value::FUNC_PTX_VERSION)?,
         };
         let dynamic = Cell::new(attribute(value::FUNC_MAX_DYNAMIC_SHARED_SIZE_BYTES)?);
-        Ok(Function { raw, name, module: self.loaded.clone(), info, dynamic, arguments: PhantomData })
+        Ok(Function {
+            raw,
+            name,
+            module: self.loaded.clone(),
+            info,
+            dynamic,
+            arguments: PhantomData,
+        })
     }
 
     /// A variable of the module (`extern "C" __device__` or `__constant__`), to fill at start.
@@ -132,9 +168,16 @@ impl Module {
         let (mut base, mut bytes) = (0, 0);
         // SAFETY: a live module, a name that ends with a zero; the results go to locals.
         let found = unsafe {
-            call::cuModuleGetGlobal_v2(&raw mut base, &raw mut bytes, self.loaded.raw, symbol.as_ptr())
+            call::cuModuleGetGlobal_v2(
+                &raw mut base,
+                &raw mut bytes,
+                self.loaded.raw,
+                symbol.as_ptr(),
+            )
         };
-        context.note(found).map_err(|e| missing(e, "global", name))?;
+        context
+            .note(found)
+            .map_err(|e| missing(e, "global", name))?;
         let block = Allocation::global(context, name, base, bytes, self.loaded.clone());
         DeviceBuffer::<u8>::new(block, base, bytes).view()
     }
@@ -171,12 +214,20 @@ pub struct LaunchShape {
 impl LaunchShape {
     /// One-dimensional.
     pub const fn linear(blocks: u32, threads: u32) -> Self {
-        Self { grid: [blocks, 1, 1], block: [threads, 1, 1], shared: 0 }
+        Self {
+            grid: [blocks, 1, 1],
+            block: [threads, 1, 1],
+            shared: 0,
+        }
     }
 
     /// Any; no dynamic shared memory.
     pub const fn new(grid: [u32; 3], block: [u32; 3]) -> Self {
-        Self { grid, block, shared: 0 }
+        Self {
+            grid,
+            block,
+            shared: 0,
+        }
     }
 
     /// One thread for each of `n`, in blocks of `threads`; at least one block.
@@ -187,7 +238,10 @@ impl LaunchShape {
 
     /// With so much dynamic shared memory.
     pub const fn with_shared(self, bytes: u32) -> Self {
-        Self { shared: bytes, ..self }
+        Self {
+            shared: bytes,
+            ..self
+        }
     }
 }
 
@@ -222,8 +276,17 @@ impl<A: Arguments> Function<A> {
     /// # Errors
     /// [`GpuError::Shape`] over what a block can have on this device; from the driver.
     pub fn allow_shared(&self, bytes: u32) -> Result<(), GpuError> {
-        let limit = self.module.context.device().shared_per_block.saturating_sub(self.info.static_shared);
-        self.check("dynamic shared memory in bytes", bytes.max(1).into(), limit.into())?;
+        let limit = self
+            .module
+            .context
+            .device()
+            .shared_per_block
+            .saturating_sub(self.info.static_shared);
+        self.check(
+            "dynamic shared memory in bytes",
+            bytes.max(1).into(),
+            limit.into(),
+        )?;
         self.set_attribute(value::FUNC_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes)?;
         self.dynamic.set(bytes);
         Ok(())
@@ -234,7 +297,10 @@ impl<A: Arguments> Function<A> {
     /// # Errors
     /// From the driver.
     pub fn prefer_shared(&self, percent: u32) -> Result<(), GpuError> {
-        self.set_attribute(value::FUNC_PREFERRED_SHARED_MEMORY_CARVEOUT, percent.min(100))
+        self.set_attribute(
+            value::FUNC_PREFERRED_SHARED_MEMORY_CARVEOUT,
+            percent.min(100),
+        )
     }
 
     fn set_attribute(&self, which: c_int, value: u32) -> Result<(), GpuError> {
@@ -254,7 +320,12 @@ impl<A: Arguments> Function<A> {
         let mut blocks = 0;
         // SAFETY: a live function of the current context; the result goes to a local.
         context.note(unsafe {
-            call::cuOccupancyMaxActiveBlocksPerMultiprocessor(&raw mut blocks, self.raw, threads as c_int, shared as usize)
+            call::cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                &raw mut blocks,
+                self.raw,
+                threads as c_int,
+                shared as usize,
+            )
         })?;
         Ok(blocks.max(0) as u32)
     }
@@ -263,7 +334,12 @@ impl<A: Arguments> Function<A> {
     ///
     /// # Errors
     /// [`GpuError::Shape`], [`GpuError::Dangling`], [`GpuError::Busy`]; from the driver.
-    pub fn launch(&self, stream: &Stream, shape: LaunchShape, arguments: &A) -> Result<(), GpuError> {
+    pub fn launch(
+        &self,
+        stream: &Stream,
+        shape: LaunchShape,
+        arguments: &A,
+    ) -> Result<(), GpuError> {
         self.start(stream, shape, arguments, false)
     }
 
@@ -271,7 +347,12 @@ impl<A: Arguments> Function<A> {
     ///
     /// # Errors
     /// As [`launch`](Self::launch); from the driver when the blocks do not fit at once.
-    pub fn launch_cooperative(&self, stream: &Stream, shape: LaunchShape, arguments: &A) -> Result<(), GpuError> {
+    pub fn launch_cooperative(
+        &self,
+        stream: &Stream,
+        shape: LaunchShape,
+        arguments: &A,
+    ) -> Result<(), GpuError> {
         self.start(stream, shape, arguments, true)
     }
 
@@ -280,7 +361,12 @@ impl<A: Arguments> Function<A> {
     ///
     /// # Errors
     /// As [`launch`](Self::launch); [`GpuError::Capture`] outside a capture.
-    pub fn launch_node(&self, stream: &Stream, shape: LaunchShape, arguments: &A) -> Result<KernelNode<A>, GpuError> {
+    pub fn launch_node(
+        &self,
+        stream: &Stream,
+        shape: LaunchShape,
+        arguments: &A,
+    ) -> Result<KernelNode<A>, GpuError> {
         let context = &self.module.context;
         context.bind()?;
         if !context.is_capturing(stream.raw())? {
@@ -290,7 +376,13 @@ impl<A: Arguments> Function<A> {
         KernelNode::last(stream, self.raw, self.name, self.module.clone())
     }
 
-    fn start(&self, stream: &Stream, shape: LaunchShape, arguments: &A, together: bool) -> Result<(), GpuError> {
+    fn start(
+        &self,
+        stream: &Stream,
+        shape: LaunchShape,
+        arguments: &A,
+        together: bool,
+    ) -> Result<(), GpuError> {
         let context = &self.module.context;
         context.same(stream.context(), "stream")?;
         self.check_shape(shape)?;
@@ -315,10 +407,31 @@ impl<A: Arguments> Function<A> {
             // and stay so until the work is done.
             unsafe {
                 if together {
-                    call::cuLaunchCooperativeKernel(self.raw, gx, gy, gz, bx, by, bz, shape.shared, stream.raw(), pointers)
+                    call::cuLaunchCooperativeKernel(
+                        self.raw,
+                        gx,
+                        gy,
+                        gz,
+                        bx,
+                        by,
+                        bz,
+                        shape.shared,
+                        stream.raw(),
+                        pointers,
+                    )
                 } else {
                     call::cuLaunchKernel(
-                        self.raw, gx, gy, gz, bx, by, bz, shape.shared, stream.raw(), pointers, null_mut(),
+                        self.raw,
+                        gx,
+                        gy,
+                        gz,
+                        bx,
+                        by,
+                        bz,
+                        shape.shared,
+                        stream.raw(),
+                        pointers,
+                        null_mut(),
                     )
                 }
             }
@@ -337,7 +450,11 @@ impl<A: Arguments> Function<A> {
         let threads = shape.block.iter().map(|&n| u64::from(n)).product();
         self.check("threads of a block", threads, self.info.max_threads.into())?;
         if shape.shared > self.dynamic.get() {
-            self.check("dynamic shared memory in bytes", shape.shared.into(), self.dynamic.get().into())?;
+            self.check(
+                "dynamic shared memory in bytes",
+                shape.shared.into(),
+                self.dynamic.get().into(),
+            )?;
         }
         Ok(())
     }
@@ -346,7 +463,12 @@ impl<A: Arguments> Function<A> {
         if (1..=limit).contains(&found) {
             return Ok(());
         }
-        Err(GpuError::Shape { kernel: self.name, what, found, limit })
+        Err(GpuError::Shape {
+            kernel: self.name,
+            what,
+            found,
+            limit,
+        })
     }
 
     pub(super) fn raw(&self) -> CUfunction {
@@ -398,8 +520,13 @@ macro_rules! all_arguments {
 all_arguments!(A B C D E F G H I J K L M N O P Q R S T U V W X);
 
 /// Holds the host's idea of a kernel's parameters against the device's.
-fn check_signature<A: Arguments>(function: CUfunction, kernel: &'static str) -> Result<(), GpuError> {
-    let Some(address) = address(c"cuFuncGetParamInfo") else { return Ok(()) };
+fn check_signature<A: Arguments>(
+    function: CUfunction,
+    kernel: &'static str,
+) -> Result<(), GpuError> {
+    let Some(address) = address(c"cuFuncGetParamInfo") else {
+        return Ok(());
+    };
     // SAFETY: the driver's own look-up gave this address for this name and version, and the type
     // is that version's declaration.
     let param_info = unsafe { std::mem::transmute::<*mut c_void, FuncGetParamInfo>(address) };
@@ -410,7 +537,12 @@ fn check_signature<A: Arguments>(function: CUfunction, kernel: &'static str) -> 
         let found = if code == 0 { size } else { 0 };
         let expected = A::SIZES.get(index).copied().unwrap_or(0);
         if found != expected {
-            return Err(GpuError::Signature { kernel, index, found, expected });
+            return Err(GpuError::Signature {
+                kernel,
+                index,
+                found,
+                expected,
+            });
         }
     }
     Ok(())
@@ -423,13 +555,31 @@ fn is_refusal(code: i32) -> bool {
 
 fn describe(toolkit: &Toolkit, code: i32) -> String {
     let (major, minor) = toolkit.version;
-    format!("CUDA {major}.{minor} for {:?}: {}", toolkit.archs, code_name(code))
+    let ptx = toolkit
+        .ptx
+        .map(|p| format!(" and PTX {p}"))
+        .unwrap_or_default();
+    format!(
+        "CUDA {major}.{minor} for {:?}{ptx}: {}",
+        toolkit.archs,
+        code_name(code)
+    )
 }
 
 fn symbol(name: &str) -> Result<CString, GpuError> {
-    CString::new(name).map_err(|_| GpuError::NoSuchName { what: "name", name: name.into() })
+    CString::new(name).map_err(|_| GpuError::NoSuchName {
+        what: "name",
+        name: name.into(),
+    })
 }
 
 fn missing(error: GpuError, what: &'static str, name: &str) -> GpuError {
-    if error.code() == Some(500) { GpuError::NoSuchName { what, name: name.into() } } else { error }
+    if error.code() == Some(500) {
+        GpuError::NoSuchName {
+            what,
+            name: name.into(),
+        }
+    } else {
+        error
+    }
 }

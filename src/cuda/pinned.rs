@@ -26,7 +26,12 @@ pub struct Pinned<T> {
 
 impl<T> Clone for Pinned<T> {
     fn clone(&self) -> Self {
-        Self { block: self.block.clone(), offset: self.offset, len: self.len, of: PhantomData }
+        Self {
+            block: self.block.clone(),
+            offset: self.offset,
+            len: self.len,
+            of: PhantomData,
+        }
     }
 }
 
@@ -37,7 +42,12 @@ impl<T: Element> Pinned<T> {
     /// [`GpuError::Limit`] over the context's limit; from the driver.
     pub fn new(context: &Context, name: &str, len: usize) -> Result<Self, GpuError> {
         let block = Allocation::pinned(context, name, len.saturating_mul(size_of::<T>()))?;
-        Ok(Self { block, offset: 0, len, of: PhantomData })
+        Ok(Self {
+            block,
+            offset: 0,
+            len,
+            of: PhantomData,
+        })
     }
 
     /// Elements.
@@ -62,7 +72,12 @@ impl<T: Element> Pinned<T> {
     pub fn slice(&self, range: Range<usize>) -> Result<Self, GpuError> {
         check_range("slice of a page-locked buffer, elements", &range, self.len)?;
         let offset = self.offset + range.start * size_of::<T>();
-        Ok(Self { block: self.block.clone(), offset, len: range.len(), of: PhantomData })
+        Ok(Self {
+            block: self.block.clone(),
+            offset,
+            len: range.len(),
+            of: PhantomData,
+        })
     }
 
     /// The device's address of the buffer itself, for kernels that read or write it in place
@@ -95,7 +110,10 @@ impl<T: Element> Pinned<T> {
 
     /// The host's address; null is not possible for what [`Pinned::new`] made.
     pub(super) fn host(&self) -> *mut T {
-        let base = self.block.host().map_or(std::ptr::null_mut(), |h| h.as_ptr());
+        let base = self
+            .block
+            .host()
+            .map_or(std::ptr::null_mut(), |h| h.as_ptr());
         base.wrapping_add(self.offset).cast()
     }
 }

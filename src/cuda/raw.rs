@@ -168,20 +168,36 @@ pub mod newer {
         pub const SM: c_int = 1;
 
         pub const fn empty() -> Self {
-            Self { kind: 0, padding: [0; 92], sm_count: 0, sm_min_partition: 0, sm_alignment: 0, oversize: [0; 36] }
+            Self {
+                kind: 0,
+                padding: [0; 92],
+                sm_count: 0,
+                sm_min_partition: 0,
+                sm_alignment: 0,
+                oversize: [0; 36],
+            }
         }
     }
     const _: () = assert!(size_of::<DevResource>() == 144);
 
     pub type Handle = *mut c_void;
-    pub type DeviceGetDevResource = unsafe extern "C" fn(CUdevice, *mut DevResource, c_int) -> c_int;
-    pub type DevSmResourceSplitByCount =
-        unsafe extern "C" fn(*mut DevResource, *mut c_uint, *const DevResource, *mut DevResource, c_uint, c_uint) -> c_int;
-    pub type DevResourceGenerateDesc = unsafe extern "C" fn(*mut Handle, *mut DevResource, c_uint) -> c_int;
+    pub type DeviceGetDevResource =
+        unsafe extern "C" fn(CUdevice, *mut DevResource, c_int) -> c_int;
+    pub type DevSmResourceSplitByCount = unsafe extern "C" fn(
+        *mut DevResource,
+        *mut c_uint,
+        *const DevResource,
+        *mut DevResource,
+        c_uint,
+        c_uint,
+    ) -> c_int;
+    pub type DevResourceGenerateDesc =
+        unsafe extern "C" fn(*mut Handle, *mut DevResource, c_uint) -> c_int;
     pub type GreenCtxCreate = unsafe extern "C" fn(*mut Handle, Handle, CUdevice, c_uint) -> c_int;
     pub type GreenCtxDestroy = unsafe extern "C" fn(Handle) -> c_int;
     pub type CtxFromGreenCtx = unsafe extern "C" fn(*mut CUcontext, Handle) -> c_int;
-    pub type FuncGetParamInfo = unsafe extern "C" fn(CUfunction, usize, *mut usize, *mut usize) -> c_int;
+    pub type FuncGetParamInfo =
+        unsafe extern "C" fn(CUfunction, usize, *mut usize, *mut usize) -> c_int;
 
     /// The CUDA version that all of them came with.
     pub const VERSION: c_int = 12040;

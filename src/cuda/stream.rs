@@ -47,11 +47,26 @@ impl Stream {
         let (mut raw, mut least, mut greatest) = (null_mut(), 0, 0);
         // SAFETY: a context is current and all results go to locals.
         unsafe {
-            context.note(call::cuCtxGetStreamPriorityRange(&raw mut least, &raw mut greatest))?;
-            let priority = if priority == Priority::High { greatest } else { least };
-            context.note(call::cuStreamCreateWithPriority(&raw mut raw, value::STREAM_NON_BLOCKING, priority))?;
+            context.note(call::cuCtxGetStreamPriorityRange(
+                &raw mut least,
+                &raw mut greatest,
+            ))?;
+            let priority = if priority == Priority::High {
+                greatest
+            } else {
+                least
+            };
+            context.note(call::cuStreamCreateWithPriority(
+                &raw mut raw,
+                value::STREAM_NON_BLOCKING,
+                priority,
+            ))?;
         }
-        Ok(Self { raw, context: context.clone(), progress: Rc::default() })
+        Ok(Self {
+            raw,
+            context: context.clone(),
+            progress: Rc::default(),
+        })
     }
 
     /// The context it belongs to.
@@ -63,7 +78,11 @@ impl Stream {
     ///
     /// # Errors
     /// [`GpuError::Size`], [`GpuError::Busy`]; from the driver.
-    pub fn copy_to_device<T: Element>(&self, from: &Pinned<T>, to: &DeviceBuffer<T>) -> Result<(), GpuError> {
+    pub fn copy_to_device<T: Element>(
+        &self,
+        from: &Pinned<T>,
+        to: &DeviceBuffer<T>,
+    ) -> Result<(), GpuError> {
         check_lengths("copy to the device, elements", from.len(), to.len())?;
         let work = self.begin()?;
         work.touch(from.block(), false)?;
@@ -74,7 +93,12 @@ impl Stream {
         // SAFETY: both sides have `bytes` bytes in live blocks; the note of the work keeps the
         // host from writing the source until it is done, and blocks are freed after it.
         self.context.note(unsafe {
-            call::cuMemcpyHtoDAsync_v2(to.ptr().address(), from.host().cast(), from.bytes(), self.raw)
+            call::cuMemcpyHtoDAsync_v2(
+                to.ptr().address(),
+                from.host().cast(),
+                from.bytes(),
+                self.raw,
+            )
         })
     }
 
@@ -82,7 +106,11 @@ impl Stream {
     ///
     /// # Errors
     /// [`GpuError::Size`], [`GpuError::Busy`]; from the driver.
-    pub fn copy_to_host<T: Element>(&self, from: &DeviceBuffer<T>, to: &Pinned<T>) -> Result<(), GpuError> {
+    pub fn copy_to_host<T: Element>(
+        &self,
+        from: &DeviceBuffer<T>,
+        to: &Pinned<T>,
+    ) -> Result<(), GpuError> {
         check_lengths("copy to the host, elements", from.len(), to.len())?;
         let work = self.begin()?;
         work.touch(from.block(), false)?;
@@ -92,7 +120,12 @@ impl Stream {
         }
         // SAFETY: as in copy_to_device; the note keeps the host from reading and writing.
         self.context.note(unsafe {
-            call::cuMemcpyDtoHAsync_v2(to.host().cast(), from.ptr().address(), from.bytes(), self.raw)
+            call::cuMemcpyDtoHAsync_v2(
+                to.host().cast(),
+                from.ptr().address(),
+                from.bytes(),
+                self.raw,
+            )
         })
     }
 
@@ -100,7 +133,11 @@ impl Stream {
     ///
     /// # Errors
     /// [`GpuError::Size`]; from the driver.
-    pub fn copy_on_device<T: Element>(&self, from: &DeviceBuffer<T>, to: &DeviceBuffer<T>) -> Result<(), GpuError> {
+    pub fn copy_on_device<T: Element>(
+        &self,
+        from: &DeviceBuffer<T>,
+        to: &DeviceBuffer<T>,
+    ) -> Result<(), GpuError> {
         check_lengths("copy on the device, elements", from.len(), to.len())?;
         let work = self.begin()?;
         work.touch(from.block(), false)?;
@@ -110,7 +147,12 @@ impl Stream {
         }
         // SAFETY: both sides have `bytes` bytes in live blocks of device memory.
         self.context.note(unsafe {
-            call::cuMemcpyDtoDAsync_v2(to.ptr().address(), from.ptr().address(), from.bytes(), self.raw)
+            call::cuMemcpyDtoDAsync_v2(
+                to.ptr().address(),
+                from.ptr().address(),
+                from.bytes(),
+                self.raw,
+            )
         })
     }
 
@@ -181,7 +223,8 @@ impl Stream {
         }
         // SAFETY: check_rows has held every row of both sides to its live block; the notes keep
         // the host away until the work is done.
-        self.context.note(unsafe { call::cuMemcpy2DAsync_v2(copy, self.raw) })
+        self.context
+            .note(unsafe { call::cuMemcpy2DAsync_v2(copy, self.raw) })
     }
 
     /// Sets every element. Numbers of 8 bytes only where their two halves are the same.
@@ -224,7 +267,12 @@ impl Stream {
             // SAFETY: both sides have the bytes; the wait below ends the work before the borrow,
             // and where it fails, the driver has copied pageable memory to its own already.
             self.context.note(unsafe {
-                call::cuMemcpyHtoDAsync_v2(to.ptr().address(), from.as_ptr().cast(), size_of_val(from), self.raw)
+                call::cuMemcpyHtoDAsync_v2(
+                    to.ptr().address(),
+                    from.as_ptr().cast(),
+                    size_of_val(from),
+                    self.raw,
+                )
             })?;
         }
         self.synchronize()
@@ -234,14 +282,23 @@ impl Stream {
     ///
     /// # Errors
     /// [`GpuError::Size`]; from the driver.
-    pub fn download<T: Element>(&self, from: &DeviceBuffer<T>, to: &mut [T]) -> Result<(), GpuError> {
+    pub fn download<T: Element>(
+        &self,
+        from: &DeviceBuffer<T>,
+        to: &mut [T],
+    ) -> Result<(), GpuError> {
         check_lengths("download, elements", from.len(), to.len())?;
         self.refuse_capture()?;
         if !to.is_empty() {
             // SAFETY: both sides have the bytes; a copy to pageable memory has ended when the
             // call returns, and the wait below makes sure.
             self.context.note(unsafe {
-                call::cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), from.ptr().address(), size_of_val(to), self.raw)
+                call::cuMemcpyDtoHAsync_v2(
+                    to.as_mut_ptr().cast(),
+                    from.ptr().address(),
+                    size_of_val(to),
+                    self.raw,
+                )
             })?;
         }
         self.synchronize()
@@ -258,7 +315,8 @@ impl Stream {
         self.context.bind()?;
         let capturing = self.context.is_capturing(self.raw)?;
         // SAFETY: a live event and stream of the current context.
-        self.context.note(unsafe { call::cuEventRecordWithFlags(event.raw, self.raw, 0) })?;
+        self.context
+            .note(unsafe { call::cuEventRecordWithFlags(event.raw, self.raw, 0) })?;
         let mark = (!capturing).then(|| (self.progress.clone(), self.progress.submitted()));
         *event.mark.borrow_mut() = mark;
         Ok(())
@@ -294,7 +352,8 @@ impl Stream {
         self.context.same(&event.context, "event")?;
         self.context.bind()?;
         // SAFETY: a live event and stream of the current context.
-        self.context.note(unsafe { call::cuStreamWaitEvent(self.raw, event.raw, 0) })
+        self.context
+            .note(unsafe { call::cuStreamWaitEvent(self.raw, event.raw, 0) })
     }
 
     /// Waits on the host until all work so far is done.
@@ -305,7 +364,8 @@ impl Stream {
         self.context.bind()?;
         let ticket = self.progress.submitted();
         // SAFETY: a live stream of the current context.
-        self.context.note(unsafe { call::cuStreamSynchronize(self.raw) })?;
+        self.context
+            .note(unsafe { call::cuStreamSynchronize(self.raw) })?;
         self.progress.complete(ticket);
         Ok(())
     }
@@ -333,7 +393,10 @@ impl Stream {
     pub(super) fn begin(&self) -> Result<Work<'_>, GpuError> {
         self.context.bind()?;
         let capturing = self.context.is_capturing(self.raw)?;
-        Ok(Work { stream: self, ticket: (!capturing).then(|| self.progress.next()) })
+        Ok(Work {
+            stream: self,
+            ticket: (!capturing).then(|| self.progress.next()),
+        })
     }
 
     fn refuse_capture(&self) -> Result<(), GpuError> {
@@ -367,7 +430,11 @@ impl Work<'_> {
 
     /// The work uses whatever lies at an address; how is not known, so it counts as writing.
     pub fn touch_address(&self, what: &'static str, address: u64) -> Result<(), GpuError> {
-        let block = self.stream.context.find(address).ok_or(GpuError::Dangling { what, address })?;
+        let block = self
+            .stream
+            .context
+            .find(address)
+            .ok_or(GpuError::Dangling { what, address })?;
         self.touch(&block, true)
     }
 }
@@ -375,7 +442,10 @@ impl Work<'_> {
 impl Drop for Stream {
     fn drop(&mut self) {
         // SAFETY: the stream is this object's own; the driver ends its work first.
-        let done = self.context.bind().and_then(|()| unsafe { call::cuStreamDestroy_v2(self.raw) });
+        let done = self
+            .context
+            .bind()
+            .and_then(|()| unsafe { call::cuStreamDestroy_v2(self.raw) });
         self.context.record(done);
     }
 }
@@ -402,7 +472,11 @@ impl Event {
     /// # Errors
     /// From the driver.
     pub fn for_order(context: &Context, blocking: bool) -> Result<Self, GpuError> {
-        let blocking = if blocking { value::EVENT_BLOCKING_SYNC } else { 0 };
+        let blocking = if blocking {
+            value::EVENT_BLOCKING_SYNC
+        } else {
+            0
+        };
         Self::with_flags(context, value::EVENT_DISABLE_TIMING | blocking)
     }
 
@@ -411,7 +485,11 @@ impl Event {
         let mut raw = null_mut();
         // SAFETY: a context is current; the event goes to a local.
         context.note(unsafe { call::cuEventCreate(&raw mut raw, flags) })?;
-        Ok(Self { raw, context: context.clone(), mark: RefCell::default() })
+        Ok(Self {
+            raw,
+            context: context.clone(),
+            mark: RefCell::default(),
+        })
     }
 
     /// Waits on the host until the work before the last record is done.
@@ -421,7 +499,8 @@ impl Event {
     pub fn synchronize(&self) -> Result<(), GpuError> {
         self.context.bind()?;
         // SAFETY: a live event of the current context.
-        self.context.note(unsafe { call::cuEventSynchronize(self.raw) })?;
+        self.context
+            .note(unsafe { call::cuEventSynchronize(self.raw) })?;
         self.complete();
         Ok(())
     }
@@ -433,7 +512,9 @@ impl Event {
     pub fn is_done(&self) -> Result<bool, GpuError> {
         self.context.bind()?;
         // SAFETY: a live event of the current context.
-        let done = self.context.note(ready(unsafe { call::cuEventQuery(self.raw) }))?;
+        let done = self
+            .context
+            .note(ready(unsafe { call::cuEventQuery(self.raw) }))?;
         if done {
             self.complete();
         }
@@ -465,7 +546,10 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         // SAFETY: the event is this object's own; the driver keeps what it needs of a pending one.
-        let done = self.context.bind().and_then(|()| unsafe { call::cuEventDestroy_v2(self.raw) });
+        let done = self
+            .context
+            .bind()
+            .and_then(|()| unsafe { call::cuEventDestroy_v2(self.raw) });
         self.context.record(done);
     }
 }
@@ -483,7 +567,11 @@ fn check_lengths(what: &'static str, found: usize, expected: usize) -> Result<()
     if found == expected {
         return Ok(());
     }
-    Err(GpuError::Size { what, found: found as u64, expected: expected as u64 })
+    Err(GpuError::Size {
+        what,
+        found: found as u64,
+        expected: expected as u64,
+    })
 }
 
 fn check_rows(len: usize, stride: usize, width: usize, rows: usize) -> Result<(), GpuError> {
@@ -499,7 +587,11 @@ fn check_at_most(what: &'static str, found: usize, limit: usize) -> Result<(), G
     if found <= limit {
         return Ok(());
     }
-    Err(GpuError::Size { what, found: found as u64, expected: limit as u64 })
+    Err(GpuError::Size {
+        what,
+        found: found as u64,
+        expected: limit as u64,
+    })
 }
 
 const EMPTY_COPY: CUDA_MEMCPY2D = CUDA_MEMCPY2D {
