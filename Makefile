@@ -42,7 +42,7 @@ cuda-setup: setup
 cuda-check: cuda-setup kernel-report
 	$(CARGO) clippy --all-targets --features cuda -- -D warnings
 	$(CARGO) test --features cuda --lib cuda
-	$(CARGO) test --features cuda --test cuda
+	$(CARGO) test --features cuda --test 'cuda*'
 	$(CARGO) test --features cuda --doc cuda
 
 # Registers, shared memory and spills of each kernel on each target; a spill on Orin fails.

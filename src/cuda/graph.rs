@@ -288,7 +288,8 @@ impl GraphExec {
     /// of many at once. Both graphs' buffers count as used from then on.
     ///
     /// # Errors
-    /// From the driver when the graphs differ in more than parameters; then nothing changes.
+    /// From the driver when the graphs differ in more than parameters; this one is then not to be
+    /// launched again: capture and instantiate a new one.
     pub fn update(&mut self, graph: Graph) -> Result<(), GpuError> {
         self.graph.context.same(&graph.context, "graph")?;
         self.graph.context.bind()?;

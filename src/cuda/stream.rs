@@ -262,7 +262,7 @@ impl Stream {
     /// [`GpuError::Size`]; from the driver.
     pub fn upload<T: Element>(&self, from: &[T], to: &DeviceBuffer<T>) -> Result<(), GpuError> {
         check_lengths("upload, elements", from.len(), to.len())?;
-        self.refuse_capture()?;
+        self.begin_waiting(to.block())?;
         if !from.is_empty() {
             // SAFETY: both sides have the bytes; the wait below ends the work before the borrow,
             // and where it fails, the driver has copied pageable memory to its own already.
@@ -288,7 +288,7 @@ impl Stream {
         to: &mut [T],
     ) -> Result<(), GpuError> {
         check_lengths("download, elements", from.len(), to.len())?;
-        self.refuse_capture()?;
+        self.begin_waiting(from.block())?;
         if !to.is_empty() {
             // SAFETY: both sides have the bytes; a copy to pageable memory has ended when the
             // call returns, and the wait below makes sure.
@@ -399,12 +399,13 @@ impl Stream {
         })
     }
 
-    fn refuse_capture(&self) -> Result<(), GpuError> {
-        self.context.bind()?;
-        if self.context.is_capturing(self.raw)? {
+    /// Starts a copy that waits; a capture can't have one.
+    fn begin_waiting(&self, block: &Rc<Allocation>) -> Result<(), GpuError> {
+        let work = self.begin()?;
+        if work.is_captured() {
             return Err(GpuError::Capture("a copy that waits can't be captured"));
         }
-        Ok(())
+        work.touch(block, true)
     }
 }
 

@@ -1,10 +1,11 @@
 //! A test program for the GPU: one thread owns it, so tests run one after the other; without a
 //! device they are skipped, visibly and with a count. Takes the arguments that `cargo test` and
 //! nextest give. `ROADLOOP_REQUIRE_GPU=1`: a missing device is a failure.
+#![allow(dead_code)]
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-use roadloop::cuda::DeviceInfo;
+use roadloop::cuda::*;
 
 /// One test.
 pub struct GpuTest {
@@ -103,4 +104,66 @@ pub fn main(tests: &[GpuTest]) -> ExitCode {
     } else {
         ExitCode::FAILURE
     }
+}
+
+/// A context and a stream, as most tests need them.
+pub fn setup() -> (Context, Stream) {
+    let context = Context::new(&ContextOptions::default()).unwrap();
+    let stream = Stream::new(&context, Priority::High).unwrap();
+    (context, stream)
+}
+
+/// The kernels of `selftest.cu`, as machine code.
+pub fn module(context: &Context) -> Module {
+    let module = Module::load(context, "selftest").unwrap();
+    assert!(
+        !module.is_compiled_at_load(),
+        "no machine code for this GPU: PTX of {:?}",
+        module.toolkit()
+    );
+    module
+}
+
+/// A buffer of its own with these numbers in it.
+pub fn device<T: Element>(context: &Context, stream: &Stream, numbers: &[T]) -> DeviceBuffer<T> {
+    let mut layout = ArenaLayout::new();
+    let slot = layout.reserve::<T>("test", numbers.len());
+    let buffer = Arena::new(context, "test", layout)
+        .unwrap()
+        .buffer(slot)
+        .unwrap();
+    stream.upload(numbers, &buffer).unwrap();
+    buffer
+}
+
+/// What is in a buffer.
+pub fn host<T: Element>(stream: &Stream, buffer: &DeviceBuffer<T>, zero: T) -> Vec<T> {
+    let mut numbers = vec![zero; buffer.len()];
+    stream.download(buffer, &mut numbers).unwrap();
+    numbers
+}
+
+/// Numbers without a pattern, the same on every run (splitmix64).
+pub fn random(seed: u64) -> impl Iterator<Item = u64> {
+    let mut state = seed;
+    std::iter::repeat_with(move || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    })
+}
+
+/// Page-locked numbers.
+pub fn pinned(context: &Context, n: usize) -> Pinned<u16> {
+    Pinned::new(context, "test", n).unwrap()
+}
+
+/// `selftest_add`: numbers, how many, what to add.
+pub type Add = Function<(DevicePtr<u32>, u32, u32)>;
+
+/// The kernel that adds to numbers.
+pub fn add(context: &Context) -> Add {
+    module(context).function("selftest_add").unwrap()
 }
