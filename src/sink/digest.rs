@@ -139,7 +139,10 @@ impl Digest {
     /// As [`Digest::record`].
     pub fn disparity(&mut self, disparity: &Disparity) -> Result<(), postcard::Error> {
         let size = disparity.size();
-        self.record(Part::Disparity, &(size.width as u32, size.height as u32))?;
+        self.record(
+            Part::Disparity,
+            &(size.width as u32, size.height as u32),
+        )?;
         // The generic serialiser takes the pixels one by one; the same bytes go in by the chunk.
         const CHUNK: usize = 2048;
         let mut bytes = [0u8; 2 * CHUNK];

@@ -10,7 +10,9 @@ use std::{
 };
 
 use super::SinkError;
-use crate::frame::{Camera, Class, DISPARITY_ONE, FrameId, Gap, INVALID, Stixel, Stixels, Timing};
+use crate::frame::{
+    Camera, Class, DISPARITY_ONE, FrameId, Gap, INVALID, Stixel, Stixels, Timing,
+};
 
 /// A table on its way into a file: remembers the file's name for errors.
 struct Table<W: Write> {

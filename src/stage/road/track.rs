@@ -79,7 +79,8 @@ impl Tracker {
                     state.line.slope + self.height_gain * (fit.line.slope - state.line.slope);
                 // With the slope given, the inliers' mean says where the horizon is.
                 let horizon = fit.mean_row - fit.mean_px / slope;
-                let horizon = state.line.horizon + self.pitch_gain * (horizon - state.line.horizon);
+                let horizon =
+                    state.line.horizon + self.pitch_gain * (horizon - state.line.horizon);
                 return Some((Line { slope, horizon }, fit.confidence));
             }
             let seen = match &self.pending {
