@@ -1,1 +1,207 @@
 //! `roadloop.toml`, typed and validated.
+//!
+//! Every section has defaults, so that a file states only what differs; an unknown key is an
+//! error. The preset gives the values that the file does not state. Units stand in key names.
+use std::{fs, io, path::Path};
+
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::{
+    frame::Camera,
+    frame_loop::LoopConfig,
+    source::{InputConfig, MaskSource, SourceConfig},
+    stage::{road, stereo, stixel},
+};
+
+/// A set of defaults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Preset {
+    /// The repaired model, for use on the road.
+    #[default]
+    Default,
+    /// The model of the paper and its public implementation, for comparison.
+    Paper,
+}
+
+impl Preset {
+    /// The name in the configuration and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Preset::Default => "default",
+            Preset::Paper => "paper",
+        }
+    }
+}
+
+/// All of `roadloop.toml`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Which defaults hold for what the file does not state.
+    pub preset: Preset,
+    /// The rectified camera, where no calibration file gives one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub camera: Option<Camera>,
+    /// What happens to pictures before they enter the loop.
+    pub input: InputConfig,
+    /// Where frames come from.
+    pub source: SourceConfig,
+    /// The stereo stage.
+    pub stereo: stereo::Params,
+    /// The road stage.
+    pub road: road::Params,
+    /// The stixel stage.
+    pub stixel: stixel::Params,
+    /// Deadline and budgets.
+    pub frame_loop: LoopConfig,
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file can't be read.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Not TOML, an unknown key or a value of another type; the text names line and key.
+    #[error("{path}: {message}")]
+    Syntax {
+        /// The file.
+        path: String,
+        /// Line, column, what was found and expected.
+        message: String,
+    },
+    /// A value that can't be used; the text names the key.
+    #[error("{path}: [{section}] {message}")]
+    Value {
+        /// The file.
+        path: String,
+        /// Its section.
+        section: &'static str,
+        /// Key, what was found and expected.
+        message: String,
+    },
+}
+
+impl Config {
+    /// The values of a preset.
+    pub fn preset(preset: Preset) -> Self {
+        let mut config = Self {
+            preset,
+            ..Self::default()
+        };
+        if preset == Preset::Paper {
+            config.stixel = stixel::Params::paper();
+        }
+        config
+    }
+
+    /// Reads a file; `preset`, where given, goes before the file's own.
+    ///
+    /// # Errors
+    /// When the file can't be read, parsed, or holds a value that can't be used.
+    pub fn load(path: &Path, preset: Option<Preset>) -> Result<Self, ConfigError> {
+        let name = path.display().to_string();
+        let text = fs::read_to_string(path).map_err(|source| ConfigError::Io {
+            path: name.clone(),
+            source,
+        })?;
+        let mut config = Self::parse(&text, preset, &name)?;
+        config.resolve(path.parent().unwrap_or(Path::new("")));
+        Ok(config)
+    }
+
+    /// Parses the text of a file called `name`; `preset`, where given, goes before its own.
+    ///
+    /// # Errors
+    /// As [`Config::load`], reading aside.
+    pub fn parse(text: &str, preset: Option<Preset>, name: &str) -> Result<Self, ConfigError> {
+        let syntax = |e: toml::de::Error| ConfigError::Syntax {
+            path: name.into(),
+            message: e.to_string().trim_end().into(),
+        };
+        // Once alone, for errors with line and column; then laid over the preset.
+        let alone: Self = toml::from_str(text).map_err(syntax)?;
+        let preset = preset.unwrap_or(alone.preset);
+        let mut table: toml::Table = toml::Table::try_from(Self::preset(preset))
+            .expect("a configuration is a table of plain values");
+        overlay(&mut table, text.parse().map_err(syntax)?);
+        let mut config: Self = table.try_into().map_err(syntax)?;
+        config.preset = preset;
+        config.validate(name)?;
+        Ok(config)
+    }
+
+    /// Paths in the file are relative to it.
+    fn resolve(&mut self, folder: &Path) {
+        if let Some(MaskSource::Picture(mask)) = &mut self.input.mask
+            && mask.is_relative()
+        {
+            *mask = folder.join(&*mask);
+        }
+    }
+
+    /// Refuses values that can't be used; `name` stands for the file in the message.
+    ///
+    /// # Errors
+    /// With section, key, what was found and what was expected.
+    pub fn validate(&self, name: &str) -> Result<(), ConfigError> {
+        let wrong = |section, e: &dyn std::fmt::Display| ConfigError::Value {
+            path: name.into(),
+            section,
+            message: e.to_string(),
+        };
+        if let Some(camera) = &self.camera {
+            for (key, value) in [
+                ("focal_px", camera.focal_px),
+                ("baseline_m", camera.baseline_m),
+            ] {
+                if !(value.is_finite() && value > 0.0) {
+                    let text = format!("{key} = {value}: expected a number above 0");
+                    return Err(wrong("camera", &text));
+                }
+            }
+        }
+        self.input.validate().map_err(|e| wrong("input", &e))?;
+        self.source.validate().map_err(|e| wrong("source", &e))?;
+        self.stereo.validate().map_err(|e| wrong("stereo", &e))?;
+        self.road.validate().map_err(|e| wrong("road", &e))?;
+        self.stixel.validate().map_err(|e| wrong("stixel", &e))?;
+        self.frame_loop
+            .validate()
+            .map_err(|e| wrong("frame_loop", &e))
+    }
+
+    /// The effective configuration as a file that would give it.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("a configuration is a table of plain values")
+    }
+
+    /// A hash of the effective configuration, deadlines and budgets aside: what can change
+    /// results.
+    pub fn hash(&self) -> u64 {
+        let config = Self {
+            frame_loop: LoopConfig::default(),
+            ..self.clone()
+        };
+        xxh3_64(config.to_toml().as_bytes())
+    }
+}
+
+/// Puts the values of `over` in place of those of `table`, section by section.
+fn overlay(table: &mut toml::Table, over: toml::Table) {
+    for (key, value) in over {
+        match (table.get_mut(&key), value) {
+            (Some(toml::Value::Table(below)), toml::Value::Table(above)) => overlay(below, above),
+            (_, value) => {
+                table.insert(key, value);
+            }
+        }
+    }
+}

@@ -12,6 +12,7 @@
 //! | [`stage`] | what is computed, one folder a stage; a stage knows no source, sink, clock or other stage |
 //! | [`frame_loop`] | clock, slots, budgets, admission, deadlines; the one place that knows the order of the stages |
 //! | `cuda` | the GPU (feature `cuda`): context, streams, graphs, memory, kernels |
+//! | [`replay`] | a recorded drive through all of these |
 //! | [`sink`] | where results go: tables, pictures, summary, digest, report |
 //! | [`evaluate`] | results against truth |
 //! | [`config`] | `roadloop.toml`, typed and validated |
@@ -36,6 +37,7 @@ pub mod cuda;
 pub mod evaluate;
 pub mod frame;
 pub mod frame_loop;
+pub mod replay;
 pub mod sink;
 pub mod source;
 pub mod stage;

@@ -24,7 +24,11 @@ fn permitted(expression: &str, allowed: &[String]) -> bool {
         if let Some(&i) = splits.first() {
             let (left, right) = (&text[..i], &text[i + operator.len()..]);
             let (left, right) = (permitted(left, allowed), permitted(right, allowed));
-            return if operator == " OR " { left || right } else { left && right };
+            return if operator == " OR " {
+                left || right
+            } else {
+                left && right
+            };
         }
     }
     let text = text.trim();

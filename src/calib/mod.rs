@@ -1,7 +1,40 @@
 //! Rigs from files, rectification maps, metric geometry.
-use std::path::Path;
+//!
+//! [`read`] and [`read_pair`] recognise a file by its content and give a [`Rig`];
+//! [`Rig::rectification`] gives, for an image size, the rectified [`Camera`](crate::frame::Camera)
+//! and, where the images must be rectified, the maps that [`crate::stage::rectify`] applies;
+//! [`metric`] turns pixels and disparities into metres.
+//!
+//! # Formats
+//! | format | known by | images |
+//! |---|---|---|
+//! | KITTI odometry, object | `P0:` .. `P3:`, or bare rows of 12 | rectified |
+//! | KITTI `calib_cam_to_cam` | `P_rect_00:` .. | rectified, of size `S_rect` |
+//! | OpenCV YAML | `M1 D1 M2 D2 R T` (and `R1 R2 P1 P2`) | raw |
+//! | OpenCV YAML | `P1 P2` alone | rectified |
+//! | Kalibr camchain | `cam0`, `cam1` with `T_cn_cnm1` | raw |
+//! | EuRoC `sensor.yaml` | `T_BS`, one file a camera | raw |
+//! | ROS `camera_info` | `camera_matrix`, `projection_matrix`, one file a camera | raw |
+//!
+//! Raw cameras without distortion whose given rectification changes nothing count as rectified.
+//! Lengths are metres; an OpenCV file may say otherwise under `unit:` (`m`, `cm`, `mm`, or metres
+//! per unit as a number).
+mod describe;
+mod distortion;
+mod error;
+mod map;
+pub mod metric;
+mod read;
+mod rectification;
+mod rig;
 
-use crate::frame::{Camera, Size};
+pub use describe::describe;
+pub use distortion::Distortion;
+pub use error::CalibError;
+pub use map::{MAP_ONE, OUTSIDE, RectifyMap};
+pub use read::{read, read_pair};
+pub use rectification::{Rectification, View};
+pub use rig::{Format, Given, Lens, Pinhole, RawPair, Rig};
 
 /// Which two cameras of a file that holds several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,57 +44,4 @@ pub enum Pair {
     First,
     /// Cameras 2 and 3 (KITTI: colour).
     Second,
-}
-
-/// What is wrong with a calibration.
-#[derive(Debug, thiserror::Error)]
-pub enum CalibError {}
-
-/// A stereo rig: two cameras and how they stand to each other.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Rig {
-    rectified: Camera,
-}
-
-impl Rig {
-    /// A rig whose images are rectified already.
-    pub fn rectified(camera: Camera) -> Self {
-        Self { rectified: camera }
-    }
-
-    /// Whether its images are rectified already.
-    pub fn is_rectified(&self) -> bool {
-        true
-    }
-
-    /// The image size that the file states, if it does.
-    pub fn image_size(&self) -> Option<Size> {
-        None
-    }
-
-    /// The rig of the images cut to `size` at `(x, y)`.
-    pub fn cropped(&self, _x: usize, _y: usize, _size: Size) -> Self {
-        self.clone()
-    }
-
-    /// The rig of the images made smaller by averaging `n` x `n` pixels.
-    pub fn scaled_down(&self, _n: usize) -> Self {
-        self.clone()
-    }
-}
-
-/// Reads a calibration file, recognised by its content.
-///
-/// # Errors
-/// With file, line or key, what was found and what was expected.
-pub fn read(_path: &Path, _pair: Pair) -> Result<Rig, CalibError> {
-    todo!()
-}
-
-/// Reads a rig kept as one file a camera (EuRoC `sensor.yaml`, ROS `camera_info`).
-///
-/// # Errors
-/// As [`read`].
-pub fn read_pair(_left: &Path, _right: &Path) -> Result<Rig, CalibError> {
-    todo!()
 }

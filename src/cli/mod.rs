@@ -1,7 +1,87 @@
 //! The command line, one file a command.
-use std::process::ExitCode;
+pub mod check;
+pub mod demo;
+pub mod evaluate;
+mod failure;
+pub mod replay;
+pub mod report;
+pub mod synth;
+
+use std::{
+    process::ExitCode,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use clap::{Parser, Subcommand};
+
+pub use failure::Failure;
+
+/// The perception loop of a vehicle: stereo images in, stixels out, a fixed time later.
+#[derive(Debug, Parser)]
+#[command(version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// A synthetic drive, replayed, with pictures and a report; needs no input
+    Demo(demo::Args),
+    /// A recorded drive to stixels, pictures, timing and a digest
+    Replay(replay::Args),
+    /// Writes a synthetic street with exact truth
+    Synth(synth::Args),
+    /// Compares results with truth
+    Evaluate(evaluate::Args),
+    /// Validates a file and prints what was understood
+    Check(check::Args),
+    /// One HTML page from the results of a replay
+    Report(report::Args),
+}
 
 /// Parses the command line and runs the command.
+///
+/// stdout is data, stderr is log. The exit status says what kind of thing went wrong:
+/// 64 usage, 65 data, 66 no input, 69 device unavailable, 70 internal, 78 configuration.
 pub fn main() -> ExitCode {
-    ExitCode::from(64)
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            // Help and version are answers, not errors. A closed pipe is nobody's fault.
+            let _ = e.print();
+            return ExitCode::from(if e.use_stderr() { 64 } else { 0 });
+        }
+    };
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info"))
+        .format_target(false)
+        .init();
+    match run(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            log::error!("{}", failure.message);
+            ExitCode::from(failure.status)
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Replay(args) => replay::run(&args, stop_flag()?.as_ref()),
+        Command::Demo(args) => demo::run(&args, stop_flag()?.as_ref()),
+        Command::Synth(args) => Ok(synth::run(&args)?),
+        Command::Evaluate(args) => Ok(evaluate::run(&args, &mut std::io::stdout().lock())?),
+        Command::Check(args) => check::run(&args),
+        Command::Report(args) => Ok(report::run(&args)?),
+    }
+}
+
+/// Set by Ctrl-C and SIGTERM: what runs then ends after the frame in flight, with its results
+/// written.
+fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let set = Arc::clone(&stop);
+    ctrlc::set_handler(move || set.store(true, std::sync::atomic::Ordering::Relaxed))
+        .map_err(|e| Failure::internal(format!("no handler for Ctrl-C: {e}")))?;
+    Ok(stop)
 }

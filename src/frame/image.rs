@@ -54,6 +54,20 @@ impl<T: Copy> Image<T> {
         }
     }
 
+    /// An image with every pixel `value` whose rows lie `stride` elements apart (pitched device
+    /// memory, for one).
+    ///
+    /// # Panics
+    /// When `stride` is less than `width`.
+    pub fn with_stride(width: usize, height: usize, stride: usize, value: T) -> Self {
+        assert!(stride >= width, "stride {stride} of {width} px");
+        Self {
+            size: Size::new(width, height),
+            stride,
+            data: vec![value; stride * height],
+        }
+    }
+
     /// Takes packed rows; `None` unless there are exactly `width * height` pixels.
     pub fn from_vec(width: usize, height: usize, data: Vec<T>) -> Option<Self> {
         (Some(data.len()) == width.checked_mul(height)).then_some(Self {

@@ -1,6 +1,4 @@
-use super::{
-    Disparity, FrameId, Gap, INVALID, Image, Road, RoadOrigin, Size, Stixels, Timestamp,
-};
+use super::{Disparity, FrameId, Gap, INVALID, Image, Road, RoadOrigin, Size, Stixels, Timestamp};
 
 /// Stages that a frame's [`Timing`] has room for.
 pub const MAX_STAGES: usize = 16;

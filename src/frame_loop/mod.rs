@@ -1,1 +1,36 @@
 //! Clock, slots, budgets, admission, deadlines; the one place that knows the order of the stages.
+//!
+//! # A frame's way
+//! A [`Source`](crate::source::Source) hands over a frame set. The required stages (the stereo
+//! chain) run on it; each optional stage is admitted only where what is left of the deadline
+//! holds what it is expected to take, else it is skipped and the result says so. The result goes
+//! to a [`Sink`](crate::sink::Sink), the buffers go back, and the next frame begins: one frame is
+//! in flight, so that lateness never piles up.
+//!
+//! # Pace
+//! [`Pace::Max`] runs every stage of every frame, however long it takes. [`Pace::Realtime`]
+//! lets each frame arrive at its timestamp, as a camera would, and then:
+//! - a frame that a newer one has overtaken before it was started is dropped;
+//! - a frame whose deadline has passed before it was started is dropped;
+//! - an optional stage that does not fit is skipped;
+//! - an optional result that comes after the deadline is dropped;
+//! - required results that come after the deadline are published, flagged late.
+//!
+//! Each of these is counted under its [`Gap`](crate::frame::Gap).
+mod admission;
+mod backend;
+mod clock;
+mod config;
+mod cpu;
+mod order;
+mod run;
+mod slot;
+
+pub use admission::Expectation;
+pub use backend::{Backend, Laps, Unit};
+pub use clock::{Clock, MockClock, MonotonicClock};
+pub use config::{Budgets, LoopConfig, LoopConfigError};
+pub use cpu::{ChainError, CpuBackend, Shape};
+pub use order::StageId;
+pub use run::{FrameLoop, Pace};
+pub use slot::Slot;

@@ -139,10 +139,7 @@ impl Digest {
     /// As [`Digest::record`].
     pub fn disparity(&mut self, disparity: &Disparity) -> Result<(), postcard::Error> {
         let size = disparity.size();
-        self.record(
-            Part::Disparity,
-            &(size.width as u32, size.height as u32),
-        )?;
+        self.record(Part::Disparity, &(size.width as u32, size.height as u32))?;
         // The generic serialiser takes the pixels one by one; the same bytes go in by the chunk.
         const CHUNK: usize = 2048;
         let mut bytes = [0u8; 2 * CHUNK];
@@ -254,5 +251,144 @@ impl Flavor for Feed<'_> {
     fn finalize(mut self) -> postcard::Result<()> {
         self.flush();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::frame::{Class, INVALID, Image, Stixel};
+
+    fn stixels() -> Stixels {
+        let list = [
+            (Class::Sky, 0, 99, INVALID, 255),
+            (Class::Object, 100, 199, 5000, 200),
+            (Class::Ground, 200, 374, 300, 1),
+        ];
+        let mut stixels = Stixels::new(2, 5, 8);
+        let (counts, mut columns) = stixels.columns_mut();
+        counts[0] = 3;
+        for (to, (class, top, base, disparity, confidence)) in
+            columns.next().unwrap().iter_mut().zip(list)
+        {
+            *to = Stixel {
+                class,
+                top,
+                base,
+                disparity,
+                confidence,
+            };
+        }
+        stixels
+    }
+
+    /// Values from a separate program (Python, struct and xxhash) after the module's text.
+    #[test]
+    fn golden_values() {
+        let mut digest = Digest::new();
+        let first = Image::from_fn(300, 2, |x, y| match x % 3 {
+            0 => INVALID,
+            _ => (x * 7 + y * 1000) as u16,
+        });
+        for disparity in [first, Image::filled(1, 1, 0)] {
+            digest.disparity(&disparity).unwrap();
+            digest.stixels(&stixels()).unwrap();
+        }
+        let digests = digest.digests();
+        let parts: Vec<_> = digests
+            .parts
+            .iter()
+            .map(|(p, h)| (p.name(), h.to_string()))
+            .collect();
+        assert_eq!(
+            parts,
+            [
+                ("disparity", "b6c499402a564c4b".to_owned()),
+                ("stixels", "4f85309fb0d22426".to_owned()),
+            ]
+        );
+        assert_eq!(digests.whole.to_string(), "e4fc47c01b2d7869");
+    }
+
+    #[test]
+    fn nothing_has_a_digest_too() {
+        let digests = Digest::new().digests();
+        assert_eq!(digests.parts, []);
+        assert_eq!(digests.whole.to_string(), "2d06800538d394c2");
+    }
+
+    #[test]
+    fn a_later_part_changes_the_whole_alone() {
+        let mut digest = Digest::new();
+        digest.stixels(&stixels()).unwrap();
+        let before = digest.digests();
+        digest.record(Part::Labels, &[1u8, 2, 3][..]).unwrap();
+        let after = digest.digests();
+        assert_eq!(before.parts[0], after.parts[0]);
+        assert_eq!(after.parts.len(), 2);
+        assert_ne!(before.whole, after.whole);
+    }
+
+    #[test]
+    fn times_and_flags_leave_no_trace() {
+        let mut result = FrameResult::new(crate::frame::Size::new(5, 4), 1, 5, 4);
+        let digest = |result: &FrameResult| {
+            let mut digest = Digest::new();
+            digest.frame(result).unwrap();
+            digest.digests()
+        };
+        let before = digest(&result);
+        result.id.number = 7;
+        result.id.timestamp.0 = 8;
+        result.timing.duration_ns = 9;
+        result.timing.outcome = crate::frame::Outcome::Late;
+        result.gaps.insert(crate::frame::Gap::RoadHeld);
+        assert_eq!(digest(&result), before);
+        result.disparity.set(4, 3, 1);
+        assert_ne!(digest(&result), before);
+    }
+
+    proptest! {
+        /// The fast path feeds what the generic serialiser would write, whatever the stride.
+        #[test]
+        fn disparity_as_the_generic_serialiser_has_it(
+            (width, height, padding) in (0usize..40, 0usize..5, 0usize..9), seed in any::<u16>()
+        ) {
+            #[derive(serde::Serialize)]
+            struct Pixel(#[serde(with = "postcard::fixint::le")] u16);
+
+            let value = |x: usize, y: usize| seed.wrapping_mul((1 + x * 31 + y * 77) as u16);
+            let mut image = Disparity::with_stride(width, height, width + padding, 0x5555);
+            for (y, row) in image.rows_mut().enumerate() {
+                row.iter_mut().enumerate().for_each(|(x, to)| *to = value(x, y));
+            }
+            let mut bytes = postcard::to_stdvec(&(width as u32, height as u32)).unwrap();
+            for y in 0..height {
+                for x in 0..width {
+                    bytes.extend(postcard::to_stdvec(&Pixel(value(x, y))).unwrap());
+                }
+            }
+            let mut digest = Digest::new();
+            digest.disparity(&image).unwrap();
+            prop_assert_eq!(digest.digests().parts, [(Part::Disparity, Hash::of(&bytes))]);
+        }
+
+        /// Long and short pieces come out of the buffer in order.
+        #[test]
+        fn feeding_in_pieces(pieces in prop::collection::vec((any::<u8>(), 0usize..1200), 0..12)) {
+            let mut hasher = Xxh3::new();
+            let mut feed = Feed { hasher: &mut hasher, buffer: [0; 512], used: 0 };
+            let mut all = Vec::new();
+            for (byte, n) in pieces {
+                feed.try_push(byte).unwrap();
+                feed.try_extend(&vec![byte ^ 0x5A; n]).unwrap();
+                all.push(byte);
+                all.resize(all.len() + n, byte ^ 0x5A);
+            }
+            feed.finalize().unwrap();
+            prop_assert_eq!(Hash(hasher.digest()), Hash::of(&all));
+        }
     }
 }

@@ -5,16 +5,28 @@
 //! | [`digest`] | whether two replays gave the same results |
 //! | [`table`] | `stixels.csv`, `timing.csv` |
 //! | [`summary`] | counts, percentiles, provenance: `summary.json` |
+//! | [`overlay`] | the left image with its stixels |
+//! | [`pictures`] | the thread that writes pictures |
+//! | [`folder`] | all of these as the folder of a replay |
+//! | [`report`] | the HTML page on a replay |
 //! | [`png`] | PNG files from images |
 pub mod digest;
 mod error;
+pub mod folder;
+pub mod overlay;
+pub mod pictures;
 pub mod png;
+pub mod report;
+mod save;
 pub mod summary;
 pub mod table;
 
 pub use error::SinkError;
+pub use folder::{FolderOptions, ReplayFolder};
+pub use pictures::{Full, PictureWriter};
+pub use save::{Save, SaveError, SaveSet};
 
-use crate::frame::{FrameId, FrameResult, Gap, Image, Rgb};
+use crate::frame::{Camera, FrameId, FrameResult, Gap, Image, Rgb};
 
 /// The image that a result belongs to, for sinks that show it: rectified, of the size of the
 /// result's disparity.
@@ -28,6 +40,20 @@ pub struct View<'a> {
 
 /// Where the loop hands its results, in frame order.
 pub trait Sink {
+    /// Told before the first frame, and again where the camera or the size changes: the
+    /// rectified camera, a result of the shape to come, whether views will have colour.
+    ///
+    /// # Errors
+    /// When what is needed for the frames to come can't be made.
+    fn begin(
+        &mut self,
+        _camera: &Camera,
+        _shape: &FrameResult,
+        _colour: bool,
+    ) -> Result<(), SinkError> {
+        Ok(())
+    }
+
     /// Takes the result of a frame.
     ///
     /// # Errors

@@ -340,3 +340,149 @@ impl Statistics {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::StageTiming;
+
+    fn timing(duration_ns: u64, stage: StageTiming) -> Timing {
+        let mut timing = Timing {
+            duration_ns,
+            ..Timing::default()
+        };
+        timing.stages.push(stage).unwrap();
+        timing
+    }
+
+    const STEREO: StageTiming = StageTiming {
+        stage: "stereo",
+        start_ns: 0,
+        duration_ns: 0,
+        outcome: Outcome::Done,
+    };
+
+    #[test]
+    fn keys_and_values() {
+        let mut statistics = Statistics::new();
+        let mut gaps = GapSet::EMPTY;
+        gaps.insert(Gap::RoadHeld);
+        for i in 1..=1000 {
+            let duration_ns = i * 1000;
+            let outcome = match i {
+                1000 => Outcome::OverBudget,
+                _ => Outcome::Done,
+            };
+            let stage = StageTiming {
+                duration_ns,
+                outcome,
+                ..STEREO
+            };
+            let gaps = if i == 5 { gaps } else { GapSet::EMPTY };
+            statistics.frame(&timing(2 * duration_ns, stage), gaps);
+        }
+        let skipped = StageTiming {
+            outcome: Outcome::Skipped,
+            ..STEREO
+        };
+        statistics.frame(&timing(2_000_000, skipped), GapSet::EMPTY);
+        statistics.gap(Gap::Missing);
+        let mut summary = statistics.summary(&Provenance {
+            backend: "cpu".into(),
+            preset: "paper".into(),
+            version: "1.2.3".into(),
+            config_hash: "00".into(),
+            calib_hash: "11".into(),
+        });
+        let mut digest = super::super::digest::Digest::new();
+        digest
+            .disparity(&crate::frame::Image::filled(1, 1, 0))
+            .unwrap();
+        summary.set_digests(&digest.digests());
+
+        let json: serde_json::Value = serde_json::from_str(&summary.to_json()).unwrap();
+        let keys: Vec<_> = json.as_object().unwrap().keys().collect();
+        assert_eq!(
+            keys,
+            [
+                "frames",
+                "digest",
+                "digests",
+                "gaps",
+                "stages",
+                "frame",
+                "pictures",
+                "backend",
+                "preset",
+                "version",
+                "config_hash",
+                "calib_hash"
+            ]
+        );
+        assert_eq!(json["frames"], 1001);
+        assert_eq!(json["digest"].as_str().unwrap().len(), 16);
+        assert_eq!(json["digests"].as_object().unwrap().len(), 1);
+        assert_eq!(json["digests"]["disparity"].as_str().unwrap().len(), 16);
+        assert_eq!(json["gaps"].as_object().unwrap().len(), Gap::ALL.len());
+        assert_eq!(json["gaps"]["missing"], 1);
+        assert_eq!(json["gaps"]["road_held"], 1);
+        assert_eq!(json["gaps"]["late"], 0);
+        let stereo = &json["stages"]["stereo"];
+        // Three significant digits; the maximum is exact.
+        assert_eq!(stereo["p50_us"], 500.223);
+        assert_eq!(stereo["p99_us"], 990.207);
+        assert_eq!(stereo["p999_us"], 999.423);
+        assert_eq!(stereo["max_us"], 1000.0);
+        assert_eq!(stereo["count"], 1000);
+        assert_eq!(stereo["over_budget"], 1);
+        assert_eq!(stereo["skipped"], 1);
+        assert_eq!(json["frame"]["max_us"], 2000.0);
+        assert_eq!(json["frame"]["jitter"]["p50_us"], 2.0);
+        assert_eq!(json["backend"], "cpu");
+        assert_eq!(json["preset"], "paper");
+        assert_eq!(serde_json::from_value::<Summary>(json).unwrap(), summary);
+    }
+
+    #[test]
+    fn no_frames_and_very_long_ones() {
+        let mut statistics = Statistics::new();
+        let summary = statistics.summary(&Provenance::default());
+        assert_eq!(summary.frame, FrameSummary::default());
+        let stage = StageTiming {
+            duration_ns: u64::MAX,
+            ..STEREO
+        };
+        statistics.frame(&timing(u64::MAX, stage), GapSet::EMPTY);
+        let summary = statistics.summary(&Provenance::default());
+        assert_eq!(summary.frame.duration.max_us, u64::MAX as f64 / 1000.0);
+        assert!(summary.frame.duration.p50_us >= 60e6);
+    }
+
+    #[test]
+    fn more_stages_than_there_is_room_for() {
+        const NAMES: [&str; MAX_STAGES + 1] = [
+            "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q",
+        ];
+        let mut statistics = Statistics::new();
+        for stage in NAMES {
+            statistics.frame(&timing(1, StageTiming { stage, ..STEREO }), GapSet::EMPTY);
+        }
+        let summary = statistics.summary(&Provenance::default());
+        assert_eq!(summary.stages.0.len(), MAX_STAGES);
+        assert_eq!(summary.frames, MAX_STAGES as u64 + 1);
+    }
+
+    #[test]
+    fn written_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("summary.json");
+        Summary::default().write(&path).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text, Summary::default().to_json());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+
+        let path = folder.path().join("none").join("summary.json");
+        let error = Summary::default().write(&path).unwrap_err().to_string();
+        assert!(error.starts_with(&path.display().to_string()), "{error}");
+    }
+}

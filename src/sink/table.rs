@@ -10,9 +10,7 @@ use std::{
 };
 
 use super::SinkError;
-use crate::frame::{
-    Camera, Class, DISPARITY_ONE, FrameId, Gap, INVALID, Stixel, Stixels, Timing,
-};
+use crate::frame::{Camera, Class, DISPARITY_ONE, FrameId, Gap, INVALID, Stixel, Stixels, Timing};
 
 /// A table on its way into a file: remembers the file's name for errors.
 struct Table<W: Write> {
@@ -80,7 +78,7 @@ pub fn height_m(camera: &Camera, depth_m: f64, stixel: &Stixel) -> f64 {
 /// The depth of ground is that of its mean disparity: it lies between those of base and top.
 pub struct StixelTable<W: Write = File> {
     table: Table<W>,
-    camera: Camera,
+    camera: Option<Camera>,
 }
 
 impl StixelTable {
@@ -88,8 +86,8 @@ impl StixelTable {
     ///
     /// # Errors
     /// When it can't be created or written.
-    pub fn create(path: &Path, camera: Camera) -> Result<Self, SinkError> {
-        Self::new(path, create(path)?, camera)
+    pub fn create(path: &Path) -> Result<Self, SinkError> {
+        Self::new(path, create(path)?)
     }
 }
 
@@ -102,11 +100,16 @@ impl<W: Write> StixelTable<W> {
     ///
     /// # Errors
     /// When the header can't be written.
-    pub fn new(path: &Path, writer: W, camera: Camera) -> Result<Self, SinkError> {
+    pub fn new(path: &Path, writer: W) -> Result<Self, SinkError> {
         Ok(Self {
             table: Table::new(path, writer, Self::HEADER)?,
-            camera,
+            camera: None,
         })
+    }
+
+    /// Sets the camera that makes metres of the frames to come; without one there are none.
+    pub fn set_camera(&mut self, camera: Camera) {
+        self.camera = Some(camera);
     }
 
     /// Adds a frame.
@@ -126,10 +129,10 @@ impl<W: Write> StixelTable<W> {
                         let px = f64::from(s.disparity) / f64::from(DISPARITY_ONE);
                         write!(w, "{px:.4}")?;
                     }
-                    match depth_m(camera, s.disparity) {
-                        Some(depth) if s.class != Class::Sky => {
+                    match camera.and_then(|c| Some((c, depth_m(&c, s.disparity)?))) {
+                        Some((camera, depth)) if s.class != Class::Sky => {
                             let height = match s.class {
-                                Class::Object => height_m(camera, depth, s),
+                                Class::Object => height_m(&camera, depth, s),
                                 Class::Ground | Class::Sky => 0.0,
                             };
                             write!(w, ",{depth:.2},{height:.2}")?;
@@ -219,4 +222,134 @@ fn line(
         duration_ns / 1000,
         duration_ns % 1000
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::{Outcome, StageTiming, Timestamp};
+
+    const CAMERA: Camera = Camera {
+        focal_px: 700.0,
+        cx: 600.0,
+        cy: 180.0,
+        baseline_m: 0.5,
+    };
+
+    fn written(table: Table<Vec<u8>>) -> String {
+        String::from_utf8(table.writer.into_inner().unwrap()).unwrap()
+    }
+
+    fn id() -> FrameId {
+        FrameId {
+            index: 3,
+            number: 13,
+            timestamp: Timestamp(1_403_636_579_763_555_584),
+        }
+    }
+
+    #[test]
+    fn stixels_to_the_letter() {
+        let mut stixels = Stixels::new(2, 5, 8);
+        let (counts, columns) = stixels.columns_mut();
+        let lists = [
+            vec![
+                (Class::Sky, 0, 99, 0, 255),
+                (Class::Object, 100, 199, 2570, 128),
+                (Class::Ground, 200, 369, 10_240, 0),
+            ],
+            vec![
+                (Class::Sky, 0, 9, INVALID, 1),
+                (Class::Object, 10, 10, INVALID, 2),
+                (Class::Object, 11, 12, 0, 3),
+                (Class::Ground, 13, 369, INVALID, 4),
+            ],
+        ];
+        for ((count, to), list) in counts.iter_mut().zip(columns).zip(lists) {
+            *count = list.len() as u16;
+            for (to, (class, top, base, disparity, confidence)) in to.iter_mut().zip(list) {
+                *to = Stixel {
+                    class,
+                    top,
+                    base,
+                    disparity,
+                    confidence,
+                };
+            }
+        }
+        let mut table = StixelTable::new(Path::new("t"), Vec::new()).unwrap();
+        table.set_camera(CAMERA);
+        table.frame(&id(), &stixels).unwrap();
+        // Object: 350 / 10.0390625 = 34.86 m; 100 rows * 34.86 / 700 = 4.98 m.
+        assert_eq!(
+            written(table.table),
+            "frame,column,x,width,class,top,base,disparity_px,depth_m,height_m,confidence\n\
+             13,0,0,5,sky,0,99,0.0000,,,1.000\n\
+             13,0,0,5,object,100,199,10.0391,34.86,4.98,0.502\n\
+             13,0,0,5,ground,200,369,40.0000,8.75,0.00,0.000\n\
+             13,1,5,5,sky,0,9,,,,0.004\n\
+             13,1,5,5,object,10,10,,,,0.008\n\
+             13,1,5,5,object,11,12,0.0000,,,0.012\n\
+             13,1,5,5,ground,13,369,,,,0.016\n"
+        );
+    }
+
+    #[test]
+    fn times_to_the_letter() {
+        let mut timing = Timing {
+            duration_ns: 81_000_999,
+            outcome: Outcome::Late,
+            ..Timing::default()
+        };
+        for (stage, start_ns, duration_ns, outcome) in [
+            ("stereo", 1_005, 70_000_000, Outcome::OverBudget),
+            ("road", 70_001_005, 80, Outcome::Done),
+            ("stixel", 70_002_000, 0, Outcome::Skipped),
+        ] {
+            let stage = StageTiming {
+                stage,
+                start_ns,
+                duration_ns,
+                outcome,
+            };
+            timing.stages.push(stage).unwrap();
+        }
+        let mut table = TimingTable::new(Path::new("t"), Vec::new()).unwrap();
+        table.frame(&id(), &timing).unwrap();
+        table.gap(&FrameId::default(), Gap::Unreadable).unwrap();
+        assert_eq!(
+            written(table.table),
+            "frame,timestamp_ns,stage,start_us,duration_us,outcome\n\
+             13,1403636579763555584,stereo,1.005,70000.000,over_budget\n\
+             13,1403636579763555584,road,70001.005,0.080,done\n\
+             13,1403636579763555584,stixel,70002.000,0.000,skipped\n\
+             13,1403636579763555584,frame,0.000,81000.999,late\n\
+             0,0,frame,0.000,0.000,unreadable\n"
+        );
+    }
+
+    #[test]
+    fn a_full_disk_names_the_file() {
+        struct Full;
+        impl Write for Full {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let error = TimingTable::new(Path::new("out/timing.csv"), Full)
+            .err()
+            .unwrap();
+        assert_eq!(error.to_string(), "out/timing.csv: no storage space");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_device_without_room() {
+        let full = Path::new("/dev/full");
+        let error = StixelTable::create(full).err().unwrap();
+        assert!(error.to_string().starts_with("/dev/full: "), "{error}");
+    }
 }

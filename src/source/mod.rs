@@ -1,5 +1,35 @@
 //! Where frames come from.
+//!
+//! A recorded drive is a folder ([`Drive::open`]); its pictures are decoded ahead of the loop in
+//! a thread ([`Prefetch`]), which is a [`Source`].
+//!
+//! # What is a frame, what is a gap
+//! Frames are the pairs of a drive, in the order of the numbers in their file names. Where all
+//! names are whole numbers and the layout counts frames by them (KITTI odometry and raw, `left`
+//! and `right`), a number left out is a missing frame: the step is the smallest difference of
+//! neighbours, and there may not be more holes than pictures, else the numbers are names only.
+//! The numbers of KITTI stereo are separate pictures, the stamps of EuRoC times: no holes there.
+//!
+//! A drive begins with a whole frame, or it is refused (EuRoC, whose cameras do not start at
+//! once: at the first pair). After that a frame of which a file is missing, damaged or of another size than the first of its segment
+//! is a [`Gap`], in its place.
+mod decode;
+mod describe;
+mod drive;
+mod error;
+mod layout;
+mod options;
 pub mod picture;
+mod prefetch;
+mod prepare;
+pub mod synth;
+
+pub use describe::describe;
+pub use drive::{Drive, Segment};
+pub use error::{ExitKind, SourceError};
+pub use layout::{DriveKind, FrameFiles};
+pub use options::{CameraPair, Crop, DriveOptions, InputConfig, MaskSource, SourceConfig};
+pub use prefetch::Prefetch;
 
 use crate::frame::{FrameId, FrameSet, Gap};
 

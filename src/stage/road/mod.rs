@@ -6,18 +6,20 @@
 //!    their disparities, then summed up along the row, so that count and sum of any band of
 //!    disparities are one subtraction.
 //! 2. **Search.** Every line of a grid whose camera height and pitch are plausible is scored:
-//!    per row the pixels within [`Params::inlier_px`] (and the grid's step) speak for it, those
-//!    clearly below the ground speak against it with half the weight, and each row's say is
-//!    limited to an eighth of the width. A wall, however large, is a vertical stroke in
-//!    v-disparity and crosses any plausible line in a few rows only. The highest score wins,
-//!    then the first line of the grid. The line of the frame before stands in as well and wins
+//!    per row the pixels within [`Params::inlier_px`] plus [`Params::inlier_ratio`] (and half
+//!    the grid's step) speak for it, those clearly below the ground speak against it with half
+//!    the weight, and each row's say is limited to half the width. A wall, however large, is a
+//!    vertical stroke in v-disparity and crosses any plausible line in a few rows only. The
+//!    highest score wins, then the first line of the grid. The line of the frame before stands in as well and wins
 //!    when it has 7/8 of that score.
 //! 3. **Fit.** Least squares over the rows' mean disparities of the pixels within the band
-//!    around the line, weight as in 2, four times. Sums are exact integers; the division that
-//!    ends them is `f64`.
+//!    around the line, weight limited as in 2: once in the band of 2, twice without the grid's
+//!    step, three times in a narrower one. Sums are exact integers; the division that ends them
+//!    is `f64`.
 //! 4. **Judgement.** The line counts as measured when height and pitch are plausible, enough of
-//!    the rows that it crosses have ground pixels ([`Params::min_support`]), and the inliers
-//!    spread over more disparities than a wall in the band could.
+//!    the rows that it crosses show ground ([`Params::min_support`]; a row does with a sixteenth
+//!    of its valid pixels and 1/256 of its width in the band), and the inliers spread over more
+//!    disparities than a wall in the band could.
 //! 5. **Tracking.** The slope (camera height) follows slowly, the horizon (pitch) quickly; see
 //!    [`Params`]. Where nothing is measured the last good line is held, and before there is
 //!    one, the assumed camera stands in. A frame never goes without.
@@ -53,6 +55,9 @@ pub struct Params {
     pub max_pitch_rad: f64,
     /// How far from the line a disparity is still ground.
     pub inlier_px: f64,
+    /// Added to [`Params::inlier_px`]: this share of the line's disparity, for crossfall and a
+    /// stereo that errs in proportion to disparity.
+    pub inlier_ratio: f64,
     /// Ground farther than this (nearer to the horizon) is not looked at.
     pub min_disparity_px: f64,
     /// Share of the rows crossed that must show ground, 0-1.
@@ -91,6 +96,7 @@ impl Default for Params {
             max_camera_height_m: 4.0,
             max_pitch_rad: 0.3,
             inlier_px: 1.0,
+            inlier_ratio: 0.02,
             min_disparity_px: 1.0,
             min_support: 0.3,
             height_gain: 0.2,
@@ -203,6 +209,12 @@ impl Params {
             self.inlier_px,
             (0.25..=16.0).contains(&self.inlier_px),
             "0.25 to 16",
+        )?;
+        check(
+            "inlier_ratio",
+            self.inlier_ratio,
+            (0.0..=0.25).contains(&self.inlier_ratio),
+            "0 to 0.25",
         )?;
         check(
             "min_disparity_px",

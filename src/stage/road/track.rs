@@ -16,8 +16,8 @@ pub(super) struct Fit {
 struct Tracked {
     line: Line,
     confidence: f64,
-    /// Frames since it was last measured.
-    age: u32,
+    /// Frames in a row without any measurement: each widens the gate.
+    blind: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -73,14 +73,16 @@ impl Tracker {
             let Some(state) = &self.state else {
                 return Some(fit.line).zip(Some(fit.confidence));
             };
-            if self.near(&fit.line, &state.line, f64::from(state.age + 1)) {
-                self.pending = None;
+            // What was not seen for a while may have moved on.
+            let times = f64::from(state.blind + 1);
+            if self.near(&fit.line, &state.line, times) {
+                let gain = |g: f64| (g * times).min(1.0);
                 let slope =
-                    state.line.slope + self.height_gain * (fit.line.slope - state.line.slope);
+                    state.line.slope + gain(self.height_gain) * (fit.line.slope - state.line.slope);
                 // With the slope given, the inliers' mean says where the horizon is.
                 let horizon = fit.mean_row - fit.mean_px / slope;
                 let horizon =
-                    state.line.horizon + self.pitch_gain * (horizon - state.line.horizon);
+                    state.line.horizon + gain(self.pitch_gain) * (horizon - state.line.horizon);
                 return Some((Line { slope, horizon }, fit.confidence));
             }
             let seen = match &self.pending {
@@ -95,13 +97,17 @@ impl Tracker {
             self.state = Some(Tracked {
                 line,
                 confidence,
-                age: 0,
+                blind: 0,
             });
             return line.road(&self.camera, confidence, RoadOrigin::Measured);
         }
         match &mut self.state {
             Some(state) => {
-                state.age = state.age.saturating_add(1).min(1 << 20);
+                state.blind = if fit.is_some() {
+                    0
+                } else {
+                    (state.blind + 1).min(1000)
+                };
                 state.confidence *= self.decay;
                 state
                     .line

@@ -1,0 +1,85 @@
+//! `roadloop check config|calib|drive FILE`: says what was understood of a file.
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use super::{Failure, replay::configuration};
+use crate::{
+    calib,
+    config::Preset,
+    source::{self, Drive, DriveOptions},
+};
+
+/// Validates a file and prints what was understood.
+#[derive(Clone, Debug, Parser)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum What {
+    /// A configuration: prints all values that it gives, as a file
+    Config {
+        /// roadloop.toml
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// A calibration: cameras, baseline, rectification, field of view
+    Calib {
+        /// A calibration file, or the folder that holds one file a camera
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// The right camera's file, where it is not found beside the left one
+        #[arg(long, value_name = "FILE")]
+        right: Option<PathBuf>,
+    },
+    /// A drive: layout, frames, sizes, calibration, gaps to come
+    Drive {
+        /// Folder of the drive
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+        /// Configuration with [input], [source] and [camera]
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+        /// Calibration; goes before the drive's own
+        #[arg(long, value_name = "FILE")]
+        calib: Option<PathBuf>,
+        /// Folder of stored disparities
+        #[arg(long, value_name = "DIR")]
+        disparity: Option<PathBuf>,
+    },
+}
+
+/// Prints to stdout.
+///
+/// # Errors
+/// What is wrong with the file.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let text = match &args.what {
+        What::Config { file } => configuration(Some(file), None)?.to_toml(),
+        What::Calib { file, right } => {
+            calib::describe(file, right.as_deref())?
+        }
+        What::Drive {
+            dir,
+            config,
+            calib,
+            disparity,
+        } => {
+            let config = configuration(config.as_deref(), None)?;
+            let options = DriveOptions {
+                input: config.input.clone(),
+                source: config.source.clone(),
+                calib: calib.clone(),
+                disparity: disparity.clone(),
+                camera: config.camera,
+                frames: None,
+                zero_is_measured: config.preset == Preset::Paper,
+            };
+            source::describe(&Drive::open(dir, &options)?)
+        }
+    };
+    print!("{text}");
+    Ok(())
+}

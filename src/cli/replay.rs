@@ -1,0 +1,278 @@
+//! `roadloop replay DRIVE --out DIR`
+use std::{
+    io::IsTerminal as _,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::atomic::AtomicBool,
+};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::Failure;
+use crate::{
+    config::{Config, Preset},
+    frame::{Camera, FrameId, FrameResult, Gap},
+    frame_loop::{MonotonicClock, Pace},
+    replay::{Replay, ReplayError},
+    sink::{
+        FolderOptions, Full, ReplayFolder, SaveSet, Sink, SinkError, View,
+        summary::{Provenance, Summary},
+    },
+    source::{Drive, DriveOptions, SourceError},
+};
+
+/// Where results are computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum BackendChoice {
+    /// CUDA where it is built and a device is there, else the CPU
+    #[default]
+    Auto,
+    /// The CPU
+    Cpu,
+    /// An NVIDIA GPU
+    Cuda,
+}
+
+/// A recorded drive to stixels, pictures, timing and a digest.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Folder of the drive: KITTI odometry, stereo 2015 or raw, EuRoC, or left/ + right/
+    #[arg(value_name = "DRIVE")]
+    pub drive: PathBuf,
+    /// Folder for the results; made if missing
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Configuration (roadloop.toml)
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Calibration: KITTI, OpenCV YAML, Kalibr, EuRoC, ROS camera_info; goes before the drive's own
+    #[arg(long, value_name = "FILE")]
+    pub calib: Option<PathBuf>,
+    /// Folder of stored disparities, used instead of computing them
+    #[arg(long, value_name = "DIR")]
+    pub disparity: Option<PathBuf>,
+    /// Where to compute
+    #[arg(long, value_enum, default_value_t)]
+    pub backend: BackendChoice,
+    /// Defaults for what the configuration does not state
+    #[arg(long, value_enum)]
+    pub preset: Option<Preset>,
+    /// Part of the drive, half-open and 0-based, such as 10..20, ..5 or 40..
+    #[arg(long, value_name = "A..B", value_parser = parse_frames)]
+    pub frames: Option<Range<usize>>,
+    /// As fast as possible, or by time stamps under the deadline
+    #[arg(long, value_enum, default_value_t)]
+    pub pace: Pace,
+    /// Threads that compute [default: one a core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+    /// Exit with status 65 when a frame was missing, unreadable, dropped or late
+    #[arg(long)]
+    pub strict: bool,
+    /// Pictures to write, a list with commas: overlay, disparity, disparity-colour; or none
+    #[arg(long, value_name = "LIST", default_value = "overlay", value_parser = parse_save)]
+    pub save: SaveSet,
+    /// Replace the results of an earlier replay in DIR
+    #[arg(long)]
+    pub force: bool,
+}
+
+fn parse_frames(text: &str) -> Result<Range<usize>, String> {
+    let wrong = || format!("--frames {text}: expected A..B with A below B, such as 10..20");
+    let (a, b) = text.split_once("..").ok_or_else(wrong)?;
+    let number = |s: &str, default| {
+        if s.is_empty() {
+            Ok(default)
+        } else {
+            s.parse().map_err(|_| wrong())
+        }
+    };
+    let range = number(a, 0)?..number(b, usize::MAX)?;
+    if range.is_empty() {
+        Err(wrong())
+    } else {
+        Ok(range)
+    }
+}
+
+fn parse_save(text: &str) -> Result<SaveSet, String> {
+    let list = if text == "none" { "" } else { text };
+    list.parse()
+        .map_err(|e: crate::sink::SaveError| e.to_string())
+}
+
+impl From<SourceError> for Failure {
+    fn from(e: SourceError) -> Self {
+        match e.exit().code() {
+            66 => Failure::no_input(e),
+            78 => Failure::config(e),
+            _ => Failure::data(e),
+        }
+    }
+}
+
+impl From<SinkError> for Failure {
+    fn from(e: SinkError) -> Self {
+        match e {
+            SinkError::NotEmpty { .. } | SinkError::NotAFolder { .. } => Failure::usage(e),
+            _ => Failure::internal(e),
+        }
+    }
+}
+
+impl From<ReplayError> for Failure {
+    fn from(e: ReplayError) -> Self {
+        match e {
+            ReplayError::Calib(e) => e.into(),
+            ReplayError::Chain(e) => Failure::config(e),
+            ReplayError::Sink(e) => e.into(),
+        }
+    }
+}
+
+/// Reads a configuration, or takes the defaults of a preset.
+pub(super) fn configuration(
+    path: Option<&Path>,
+    preset: Option<Preset>,
+) -> Result<Config, Failure> {
+    match path {
+        Some(path) => Config::load(path, preset).map_err(Failure::config),
+        None => Ok(Config::preset(preset.unwrap_or_default())),
+    }
+}
+
+/// Replays and prints what came out.
+///
+/// # Errors
+/// One clear error and its exit status; results that were finished stay written.
+pub fn run(args: &Args, stop: &AtomicBool) -> Result<(), Failure> {
+    if args.backend == BackendChoice::Cuda {
+        return Err(Failure::unavailable(
+            "--backend cuda: this build has no CUDA backend; use --backend cpu",
+        ));
+    }
+    let summary = replay(args, stop)?;
+    print(&summary, &args.out);
+    let gaps: Vec<String> = (summary.gaps.0.iter())
+        .filter(|(name, n)| *n > 0 && strict_gap(name))
+        .map(|(name, n)| format!("{name} {n}"))
+        .collect();
+    if args.strict && !gaps.is_empty() {
+        return Err(Failure::data(format!("--strict: {}", gaps.join(", "))));
+    }
+    Ok(())
+}
+
+/// Whether a gap means that something of the drive or of a frame is not there; what a stage
+/// says about its certainty does not count.
+fn strict_gap(name: &str) -> bool {
+    name != Gap::RoadHeld.name() && name != Gap::StixelOverflow.name()
+}
+
+pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure> {
+    let config = configuration(args.config.as_deref(), args.preset)?;
+    let drive = Drive::open(
+        &args.drive,
+        &DriveOptions {
+            input: config.input.clone(),
+            source: config.source.clone(),
+            calib: args.calib.clone(),
+            disparity: args.disparity.clone(),
+            camera: config.camera,
+            frames: args.frames.clone(),
+            zero_is_measured: config.preset == Preset::Paper,
+        },
+    )?;
+    let replay = Replay::new(&drive)?;
+    let options = FolderOptions {
+        save: args.save,
+        force: args.force,
+        full: match args.pace {
+            Pace::Max => Full::Wait,
+            Pace::Realtime => Full::Drop,
+        },
+        provenance: Provenance {
+            backend: "cpu".into(),
+            preset: config.preset.name().into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            config_hash: format!("{:016x}", config.hash()),
+            calib_hash: format!("{:016x}", replay.calib_hash()),
+        },
+    };
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(args.threads.map_or(0, usize::from))
+        .thread_name(|n| format!("loop-{n}"))
+        .build()
+        .map_err(Failure::internal)?;
+    let mut sink = Watched {
+        folder: ReplayFolder::create(&args.out, options)?,
+        bar: bar(drive.frames().len()),
+    };
+    // Once inside the pool the loop is one of its workers, and par_iter allocates nothing.
+    let ran = pool.install(|| replay.run(&config, args.pace, &MonotonicClock, &mut sink, stop));
+    sink.bar.finish_and_clear();
+    // The summary of what was finished is written also when something went wrong.
+    let finished = sink.folder.finish();
+    ran?;
+    Ok(finished?)
+}
+
+fn bar(frames: usize) -> ProgressBar {
+    let target = if std::io::stderr().is_terminal() {
+        ProgressDrawTarget::stderr_with_hz(10)
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} frames, {per_sec}, {eta} left")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::with_draw_target(Some(frames as u64), target).with_style(style)
+}
+
+/// The folder, with a progress bar.
+struct Watched {
+    folder: ReplayFolder,
+    bar: ProgressBar,
+}
+
+impl Sink for Watched {
+    fn begin(
+        &mut self,
+        camera: &Camera,
+        shape: &FrameResult,
+        colour: bool,
+    ) -> Result<(), SinkError> {
+        self.folder.begin(camera, shape, colour)
+    }
+
+    fn frame(&mut self, view: View<'_>, result: &FrameResult) -> Result<(), SinkError> {
+        self.bar.inc(1);
+        self.folder.frame(view, result)
+    }
+
+    fn gap(&mut self, id: FrameId, gap: Gap) -> Result<(), SinkError> {
+        self.bar.inc(1);
+        self.folder.gap(id, gap)
+    }
+}
+
+/// What came out, for people and scripts: `name: value` lines on stdout.
+fn print(summary: &Summary, out: &Path) {
+    println!("frames: {}", summary.frames);
+    println!("digest: {}", summary.digest);
+    for (name, n) in summary.gaps.0.iter().filter(|(_, n)| *n > 0) {
+        println!("gap {name}: {n}");
+    }
+    for (name, stage) in &summary.stages.0 {
+        let d = &stage.duration;
+        println!(
+            "{name}: p50 {:.0} us, p99 {:.0} us, max {:.0} us",
+            d.p50_us, d.p99_us, d.max_us
+        );
+    }
+    let d = &summary.frame.duration;
+    println!(
+        "frame: p50 {:.0} us, p99 {:.0} us, max {:.0} us",
+        d.p50_us, d.p99_us, d.max_us
+    );
+    println!("results: {}", out.display());
+}

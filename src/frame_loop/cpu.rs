@@ -1,0 +1,203 @@
+//! The CPU backend: the stages' reference plans in the order of the loop.
+use crate::{
+    calib::Rectification,
+    config::Config,
+    frame::{Camera, FrameResult, FrameSet, Gap, Mask, RoadOrigin, Size},
+    stage::{
+        Stage as _,
+        rectify::{self, Rectified},
+        road, stereo, stixel,
+    },
+};
+
+use super::{Backend, Laps, Slot, StageId, Unit};
+
+/// With both cameras.
+const STEREO: [Unit; 4] = [
+    Unit {
+        stages: &[StageId::Rectify],
+    },
+    Unit {
+        stages: &[StageId::Stereo],
+    },
+    Unit {
+        stages: &[StageId::Road],
+    },
+    Unit {
+        stages: &[StageId::Stixel],
+    },
+];
+
+/// With stored disparities, which are rectified already.
+const STORED: [Unit; 3] = [
+    Unit {
+        stages: &[StageId::Rectify],
+    },
+    Unit {
+        stages: &[StageId::Road],
+    },
+    Unit {
+        stages: &[StageId::Stixel],
+    },
+];
+
+/// Why a chain of stages can't be built.
+#[derive(Debug, thiserror::Error)]
+pub enum ChainError {
+    /// The rectification does not fit.
+    #[error(transparent)]
+    Rectify(#[from] rectify::RectifyError),
+    /// Parameters of the stereo stage.
+    #[error(transparent)]
+    Stereo(#[from] stereo::ParamsError),
+    /// Parameters of the road stage.
+    #[error(transparent)]
+    Road(#[from] road::ParamsError),
+    /// Parameters of the stixel stage.
+    #[error(transparent)]
+    Stixel(#[from] stixel::ParamsError),
+}
+
+/// What the frames of a drive (or of a part with one camera and one size) look like.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Of the pictures.
+    pub size: Size,
+    /// Whether they have colour.
+    pub colour: bool,
+    /// Whether disparities are stored with them.
+    pub stored_disparity: bool,
+    /// Which raw pixels may be used.
+    pub mask: Option<Mask>,
+}
+
+/// Plans of all stages for one shape.
+pub struct CpuBackend {
+    rectify: rectify::cpu::Plan,
+    stereo: Option<stereo::cpu::Plan>,
+    road: road::cpu::Plan,
+    stixel: stixel::cpu::Plan,
+    camera: Camera,
+    shape: Shape,
+}
+
+impl CpuBackend {
+    /// Takes all memory that the stages need.
+    ///
+    /// # Errors
+    /// When a stage can't work with its parameters or this shape.
+    pub fn new(
+        config: &Config,
+        rectification: &Rectification,
+        shape: &Shape,
+    ) -> Result<Self, ChainError> {
+        let size = shape.size;
+        let camera = rectification.camera;
+        let rectify = rectify::cpu::Plan::new(rectification, size, shape.mask.as_ref())?;
+        let range = usize::from(config.stereo.disparities);
+        let stereo = (!shape.stored_disparity)
+            .then(|| stereo::cpu::Plan::new(&config.stereo, size, rectify.mask()))
+            .transpose()?;
+        Ok(Self {
+            road: road::cpu::Plan::new(&config.road, size, &camera, range, rectify.mask())?,
+            stixel: stixel::cpu::Plan::new(&config.stixel, size, &camera, range)?,
+            rectify,
+            stereo,
+            camera,
+            shape: shape.clone(),
+        })
+    }
+
+    /// The rectified camera.
+    pub fn camera(&self) -> Camera {
+        self.camera
+    }
+
+    /// A slot for frames of this shape.
+    pub fn slot(&self) -> Slot {
+        let mut set = FrameSet::stereo(self.shape.size);
+        if self.shape.stored_disparity {
+            set.right = None;
+        }
+        let stixels = self.stixel.output();
+        Slot {
+            set: Box::new(set),
+            rectified: Rectified::new(self.shape.size, self.stereo.is_some(), self.shape.colour),
+            result: FrameResult {
+                stixels,
+                ..FrameResult::new(self.shape.size, 0, 1, 0)
+            },
+        }
+    }
+}
+
+impl Backend for CpuBackend {
+    fn name(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn units(&self) -> &[Unit] {
+        if self.stereo.is_some() {
+            &STEREO
+        } else {
+            &STORED
+        }
+    }
+
+    fn run(&mut self, unit: usize, slot: &mut Slot, laps: &mut Laps<'_>) {
+        let from = laps.now();
+        let Slot {
+            set,
+            rectified,
+            result,
+        } = slot;
+        let stage = self.units()[unit].stages[0];
+        match stage {
+            StageId::Rectify => {
+                let input = rectify::Input {
+                    left: &set.left,
+                    right: set.right.as_ref().filter(|_| rectified.right.is_some()),
+                    left_rgb: set.left_rgb.as_ref(),
+                };
+                self.rectify.run(input, rectified);
+                if let Some(stored) = &set.stored_disparity {
+                    result.disparity.copy_from(stored);
+                }
+            }
+            StageId::Stereo => {
+                if let (Some(plan), Some(right)) = (&mut self.stereo, &rectified.right) {
+                    let left = &rectified.left;
+                    plan.run(stereo::Input { left, right }, &mut result.disparity);
+                }
+            }
+            StageId::Road => {
+                self.road.run(&result.disparity, &mut result.road);
+                if result.road.origin == RoadOrigin::Held {
+                    result.gaps.insert(Gap::RoadHeld);
+                }
+            }
+            StageId::Stixel => {
+                let input = stixel::Input {
+                    disparity: &result.disparity,
+                    road: &result.road,
+                };
+                self.stixel.run(input, &mut result.stixels);
+                if result.stixels.overflowed() > 0 {
+                    result.gaps.insert(Gap::StixelOverflow);
+                }
+            }
+            // Not among the units.
+            StageId::Egomotion | StageId::Foreground | StageId::Logo | StageId::Forest => {}
+        }
+        laps.lap(stage, from);
+    }
+
+    fn reset(&mut self) {
+        self.rectify.reset();
+        self.road.reset();
+        self.stixel.reset();
+        if let Some(stereo) = &mut self.stereo {
+            stereo.reset();
+        }
+    }
+}

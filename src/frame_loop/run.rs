@@ -1,0 +1,266 @@
+//! The loop itself.
+use std::{
+    mem,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use crate::{
+    frame::{FrameId, FrameSet, Gap, GapSet, Outcome, StageTiming, Timestamp},
+    sink::{Sink, SinkError, View},
+    source::{Next, Source},
+};
+
+use super::{Backend, Clock, Expectation, Laps, LoopConfig, Slot, Unit};
+
+/// How frames are fed and whether the clock decides anything; see [`super`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Pace {
+    /// As fast as they can be computed; nothing is skipped or dropped.
+    #[default]
+    Max,
+    /// By their timestamps, under the deadline.
+    Realtime,
+}
+
+/// How long one wait for the source may last: the bound within which a stop is noticed.
+const WAIT_NS: u64 = 50_000_000;
+
+/// Period assumed before two frames have been seen.
+const FIRST_PERIOD_NS: u64 = 100_000_000;
+
+/// One loop over one source. Owns the slot; allocates nothing once built.
+pub struct FrameLoop<'a, B, C> {
+    backend: &'a mut B,
+    clock: &'a C,
+    config: LoopConfig,
+    pace: Pace,
+    slot: Slot,
+    expected: heapless::Vec<Expectation, 8>,
+    /// Clock time and timestamp of the first frame: where the drive's time lies on the clock.
+    epoch: Option<(Timestamp, Timestamp)>,
+    last_stamp: Option<Timestamp>,
+    period_ns: u64,
+    /// What came after a frame that was looked past, and waits for its turn.
+    ahead: Option<Next>,
+    waited_ns: u64,
+    lost: bool,
+}
+
+impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
+    /// A loop that computes with `backend` in `slot`.
+    pub fn new(
+        backend: &'a mut B,
+        clock: &'a C,
+        slot: Slot,
+        config: &LoopConfig,
+        pace: Pace,
+    ) -> Self {
+        let expected = backend
+            .units()
+            .iter()
+            .map(|unit| {
+                let budget = unit.stages.iter().map(|&s| config.budget_us.ns(s)).sum();
+                Expectation::new(budget)
+            })
+            .collect();
+        Self {
+            backend,
+            clock,
+            config: config.clone(),
+            pace,
+            slot,
+            expected,
+            epoch: None,
+            last_stamp: None,
+            period_ns: FIRST_PERIOD_NS,
+            ahead: None,
+            waited_ns: 0,
+            lost: false,
+        }
+    }
+
+    /// Runs until the source ends or `stop` is set.
+    ///
+    /// # Errors
+    /// Only those of the sink.
+    pub fn run(
+        &mut self,
+        source: &mut impl Source,
+        sink: &mut impl Sink,
+        stop: &AtomicBool,
+    ) -> Result<(), SinkError> {
+        while !stop.load(Ordering::Relaxed) {
+            match self.ahead.take().unwrap_or_else(|| source.next(WAIT_NS)) {
+                Next::End => break,
+                Next::Gap(id, gap) => {
+                    self.alive();
+                    sink.gap(id, gap)?;
+                }
+                Next::Nothing => self.nothing(sink)?,
+                Next::Frame(set) => {
+                    self.alive();
+                    self.frame(set, source, sink, stop)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Something came: the camera is there.
+    fn alive(&mut self) {
+        self.waited_ns = 0;
+        self.lost = false;
+    }
+
+    /// Nothing came: says so once when it has lasted too long.
+    fn nothing(&mut self, sink: &mut impl Sink) -> Result<(), SinkError> {
+        self.waited_ns = self.waited_ns.saturating_add(WAIT_NS);
+        let bound = self.period_ns.saturating_mul(self.config.stall_periods);
+        if !self.lost && self.epoch.is_some() && self.waited_ns > bound {
+            self.lost = true;
+            let next = FrameId {
+                index: self.slot.set.id.index + 1,
+                number: self.slot.set.id.number + 1,
+                timestamp: self.slot.set.id.timestamp.plus_ns(self.period_ns),
+            };
+            sink.gap(next, Gap::CameraLost)?;
+        }
+        Ok(())
+    }
+
+    /// When a frame arrives on the clock: at its timestamp, counted from the first frame's.
+    fn arrival(&mut self, id: FrameId) -> Timestamp {
+        if self.pace == Pace::Max {
+            return self.clock.now();
+        }
+        let stamp = id.timestamp;
+        let (clock, first) = *self.epoch.get_or_insert_with(|| (self.clock.now(), stamp));
+        clock.plus_ns(stamp.since(first))
+    }
+
+    /// Sleeps until `until`, a bounded while at a time; false when told to stop before.
+    fn wait(&self, until: Timestamp, stop: &AtomicBool) -> bool {
+        loop {
+            let now = self.clock.now();
+            if now >= until {
+                return true;
+            }
+            if stop.load(Ordering::Relaxed) {
+                return false;
+            }
+            self.clock.sleep_until(until.min(now.plus_ns(WAIT_NS)));
+        }
+    }
+
+    fn frame(
+        &mut self,
+        mut set: Box<FrameSet>,
+        source: &mut impl Source,
+        sink: &mut impl Sink,
+        stop: &AtomicBool,
+    ) -> Result<(), SinkError> {
+        let mut arrival = self.arrival(set.id);
+        if self.pace == Pace::Realtime {
+            if !self.wait(arrival, stop) {
+                source.recycle(set);
+                return Ok(());
+            }
+            // A burst: only the newest of the frames that have arrived is worth the time.
+            loop {
+                match source.next(0) {
+                    Next::Frame(newer) if self.arrival(newer.id) <= self.clock.now() => {
+                        arrival = self.arrival(newer.id);
+                        let older = mem::replace(&mut set, newer);
+                        sink.gap(older.id, Gap::Dropped)?;
+                        source.recycle(older);
+                    }
+                    Next::Nothing => break,
+                    other => {
+                        self.ahead = Some(other);
+                        break;
+                    }
+                }
+            }
+            let deadline = arrival.plus_ns(self.config.deadline_us * 1000);
+            if deadline <= self.clock.now() {
+                sink.gap(set.id, Gap::Dropped)?;
+                source.recycle(set);
+                return Ok(());
+            }
+        }
+        if let Some(last) = self.last_stamp
+            && set.id.timestamp > last
+        {
+            self.period_ns = set.id.timestamp.since(last);
+        }
+        self.last_stamp = Some(set.id.timestamp);
+
+        let spent = mem::replace(&mut self.slot.set, set);
+        self.compute(arrival);
+        let view = View {
+            left: &self.slot.rectified.left,
+            left_rgb: self.slot.rectified.left_rgb.as_ref(),
+        };
+        let outcome = sink.frame(view, &self.slot.result);
+        source.recycle(spent);
+        outcome
+    }
+
+    /// Runs the units of the frame in the slot and judges them by the clock.
+    fn compute(&mut self, arrival: Timestamp) {
+        let deadline = arrival.plus_ns(self.config.deadline_us * 1000);
+        let decides = self.pace == Pace::Realtime;
+        self.slot.result.id = self.slot.set.id;
+        self.slot.result.gaps = GapSet::EMPTY;
+        // Timing is lent out while the backend writes the rest of the result.
+        let mut timing = mem::take(&mut self.slot.result.timing);
+        timing.start = arrival;
+        timing.stages.clear();
+        for unit in 0..self.backend.units().len() {
+            let Unit { stages } = self.backend.units()[unit];
+            let required = self.backend.units()[unit].required();
+            let expected = &mut self.expected[unit];
+            let before = self.clock.now();
+            if decides && !required && deadline.since(before) < expected.expected_ns() {
+                expected.skipped();
+                for stage in stages {
+                    // Room for more stages than there are.
+                    let _ = timing.stages.push(StageTiming {
+                        stage: stage.name(),
+                        start_ns: before.since(arrival),
+                        duration_ns: 0,
+                        outcome: Outcome::Skipped,
+                    });
+                }
+                self.slot.result.gaps.insert(Gap::Skipped);
+                self.backend.withdraw(unit, &mut self.slot);
+                continue;
+            }
+            let first = timing.stages.len();
+            let mut laps = Laps::new(self.clock, arrival, &mut timing);
+            self.backend.run(unit, &mut self.slot, &mut laps);
+            let after = self.clock.now();
+            expected.measured(after.since(before));
+            let late = decides && after > deadline;
+            for (ran, &stage) in timing.stages[first..].iter_mut().zip(stages) {
+                if late && !required {
+                    ran.outcome = Outcome::Late;
+                    self.slot.result.gaps.insert(Gap::Late);
+                } else if ran.duration_ns > self.config.budget_us.ns(stage) {
+                    ran.outcome = Outcome::OverBudget;
+                }
+            }
+            if late && !required {
+                self.backend.withdraw(unit, &mut self.slot);
+            }
+        }
+        let now = self.clock.now();
+        timing.duration_ns = now.since(arrival);
+        timing.outcome = Outcome::Done;
+        if decides && now > deadline {
+            timing.outcome = Outcome::Late;
+            self.slot.result.gaps.insert(Gap::Late);
+        }
+        self.slot.result.timing = timing;
+    }
+}

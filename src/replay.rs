@@ -1,0 +1,121 @@
+//! A recorded drive through the loop: source → slot → stages → result → sink, segment by
+//! segment.
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::{
+    calib::{CalibError, Rectification, Rig},
+    config::Config,
+    frame_loop::{ChainError, Clock, CpuBackend, FrameLoop, Pace, Shape},
+    sink::{Sink, SinkError},
+    source::{Drive, Prefetch, Segment},
+};
+
+/// Frame sets that go round between the decoding thread and the loop.
+const FRAME_SETS: usize = 4;
+
+/// Why a replay ended before its drive.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// A rig can't be rectified.
+    #[error(transparent)]
+    Calib(#[from] CalibError),
+    /// The stages can't be built.
+    #[error(transparent)]
+    Chain(#[from] ChainError),
+    /// Results can't be written.
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+}
+
+/// A drive with the rectification of each of its segments.
+pub struct Replay<'a> {
+    drive: &'a Drive,
+    rectifications: Vec<Rectification>,
+}
+
+impl<'a> Replay<'a> {
+    /// Rectifies the rig of every segment.
+    ///
+    /// # Errors
+    /// When one can't be.
+    pub fn new(drive: &'a Drive) -> Result<Self, CalibError> {
+        let mut told: Option<&Rig> = None;
+        let rectify = |segment: &'a Segment| {
+            // A rig that many segments share has its say once.
+            if told.is_none_or(|rig| rig.warnings() != segment.rig.warnings()) {
+                told = Some(&segment.rig);
+                for warning in segment.rig.warnings() {
+                    log::warn!("{}: {warning}", drive.calibration());
+                }
+            }
+            segment.rig.rectification(segment.size)
+        };
+        Ok(Self {
+            drive,
+            rectifications: drive
+                .segments()
+                .iter()
+                .map(rectify)
+                .collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// A hash of what the calibration makes of pixels: the rectified cameras and the maps.
+    pub fn calib_hash(&self) -> u64 {
+        let mut hash = Xxh3::new();
+        for r in &self.rectifications {
+            let c = &r.camera;
+            for value in [c.focal_px, c.cx, c.cy, c.baseline_m] {
+                hash.update(&value.to_le_bytes());
+            }
+            for map in r.maps.iter().flatten() {
+                for &[x, y] in map.entries().pixels() {
+                    hash.update(&x.to_le_bytes());
+                    hash.update(&y.to_le_bytes());
+                }
+            }
+        }
+        hash.digest()
+    }
+
+    /// Runs the drive through the loop on the CPU, in the thread (and the pool) that calls.
+    /// Ends early, in good order, when `stop` is set.
+    ///
+    /// # Errors
+    /// When a stage can't be built for a segment or the sink fails. What the sink has stays.
+    pub fn run(
+        &self,
+        config: &Config,
+        pace: Pace,
+        clock: &impl Clock,
+        sink: &mut impl Sink,
+        stop: &AtomicBool,
+    ) -> Result<(), ReplayError> {
+        let segments = self.drive.segments();
+        for (number, (segment, rectification)) in
+            segments.iter().zip(&self.rectifications).enumerate()
+        {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let shape = Shape {
+                size: segment.size,
+                colour: segment.colour,
+                stored_disparity: segment.stored_disparity,
+                mask: segment.mask.clone(),
+            };
+            let mut backend = CpuBackend::new(config, rectification, &shape)?;
+            let slot = backend.slot();
+            sink.begin(&rectification.camera, &slot.result, segment.colour)?;
+            let mut source = Prefetch::start(self.drive, number, FRAME_SETS);
+            FrameLoop::new(&mut backend, clock, slot, &config.frame_loop, pace).run(
+                &mut source,
+                sink,
+                stop,
+            )?;
+        }
+        Ok(())
+    }
+}

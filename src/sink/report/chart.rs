@@ -1,0 +1,206 @@
+use std::fmt::Write as _;
+
+use super::{data::Frame, escape};
+
+const WIDTH: f64 = 960.0;
+const LEFT: f64 = 52.0;
+const RIGHT: f64 = 8.0;
+const TOP: f64 = 10.0;
+const BOTTOM: f64 = 28.0;
+/// Bars that can still be told apart.
+const MOST_BARS: usize = 300;
+/// Colours of stages in the style sheet.
+pub const COLOURS: usize = 8;
+
+/// A round step of 1, 2 or 5 times a power of ten that divides `range` into at most six.
+fn step(range: f64) -> f64 {
+    let mut power = 1e-3;
+    loop {
+        for n in [1.0, 2.0, 5.0] {
+            if range <= 6.0 * n * power || power > 1e12 {
+                return n * power;
+            }
+        }
+        power *= 10.0;
+    }
+}
+
+struct Plot {
+    svg: String,
+    height: f64,
+    top_value: f64,
+}
+
+impl Plot {
+    /// Frame, grid and labels of the vertical axis.
+    fn new(label: &str, height: f64, most: f64, unit: &str) -> Self {
+        let mut svg = String::new();
+        let _ = write!(
+            svg,
+            r#"<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{}">"#,
+            escape(label)
+        );
+        let step = step(most.max(1e-3));
+        let steps = (most / step).ceil().max(1.0);
+        let mut plot = Self {
+            svg,
+            height,
+            top_value: steps * step,
+        };
+        for i in 0..=steps as usize {
+            let value = i as f64 * step;
+            let y = plot.y(value);
+            let decimals = if step < 1.0 { 2 } else { 0 };
+            let _ = write!(
+                plot.svg,
+                r#"<line class="grid" x1="{LEFT}" x2="{:.1}" y1="{y:.1}" y2="{y:.1}"/><text class="tick" text-anchor="end" x="{:.1}" y="{:.1}">{value:.decimals$}{unit}</text>"#,
+                WIDTH - RIGHT,
+                LEFT - 6.0,
+                y + 4.0
+            );
+        }
+        plot
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        let room = self.height - TOP - BOTTOM;
+        TOP + room * (1.0 - value / self.top_value)
+    }
+
+    fn bar(&mut self, class: &str, x: f64, width: f64, from: f64, to: f64, title: &str) {
+        let (y, below) = (self.y(to), self.y(from));
+        let _ = write!(
+            self.svg,
+            r#"<rect class="{class}" x="{x:.2}" y="{y:.2}" width="{width:.2}" height="{:.2}"><title>{}</title></rect>"#,
+            below - y,
+            escape(title)
+        );
+    }
+
+    fn below(&mut self, x: f64, text: &str) {
+        let y = self.height - 9.0;
+        let _ = write!(
+            self.svg,
+            r#"<text class="tick" text-anchor="middle" x="{x:.1}" y="{y:.1}">{}</text>"#,
+            escape(text)
+        );
+    }
+
+    fn line(&mut self, value: f64, text: &str) {
+        let y = self.y(value);
+        let _ = write!(
+            self.svg,
+            r#"<line class="mark" x1="{LEFT}" x2="{:.1}" y1="{y:.1}" y2="{y:.1}"/><text class="tick mark" text-anchor="end" x="{:.1}" y="{:.1}">{}</text>"#,
+            WIDTH - RIGHT,
+            WIDTH - RIGHT,
+            y - 4.0,
+            escape(text)
+        );
+    }
+
+    fn end(mut self) -> String {
+        self.svg.push_str("</svg>");
+        self.svg
+    }
+}
+
+/// Duration of each frame, stacked by stage. Of a long drive each bar is the slowest of several
+/// neighbours, so that no peak is lost.
+pub fn timeline(frames: &[Frame], stages: &[String], p99_ms: f64) -> String {
+    let per_bar = frames.len().div_ceil(MOST_BARS).max(1);
+    let bars: Vec<&Frame> = frames
+        .chunks(per_bar)
+        .filter_map(|chunk| {
+            let slower = |a: &&Frame, b: &&Frame| a.duration_us.total_cmp(&b.duration_us);
+            // A frame without a result is what must be seen.
+            let gap = chunk.iter().find(|f| !f.has_result());
+            gap.or_else(|| chunk.iter().max_by(slower))
+        })
+        .collect();
+    let ms = |us: f64| us / 1000.0;
+    // Stages that ran side by side can add up to more than the frame.
+    let height_of = |f: &&Frame| {
+        let sum: f64 = f.stages.iter().map(|s| s.1).sum();
+        ms(f.duration_us.max(sum))
+    };
+    let most = bars.iter().map(height_of).fold(0.0, f64::max);
+    let mut plot = Plot::new("duration of each frame by stage", 240.0, most, " ms");
+    let pitch = (WIDTH - LEFT - RIGHT) / bars.len().max(1) as f64;
+    let width = (pitch * 0.84).max(0.5);
+    for (i, frame) in bars.iter().enumerate() {
+        let x = LEFT + i as f64 * pitch;
+        if !frame.has_result() {
+            let title = format!("frame {}: {}", frame.number, frame.outcome);
+            let top = plot.top_value;
+            plot.bar("gap", x, width, 0.0, top, &title);
+            continue;
+        }
+        let title = |what: &str, us: f64| {
+            format!(
+                "frame {} ({}), {what}: {:.3} ms",
+                frame.number,
+                frame.outcome,
+                ms(us)
+            )
+        };
+        plot.bar(
+            "rest",
+            x,
+            width,
+            0.0,
+            ms(frame.duration_us),
+            &title("in all", frame.duration_us),
+        );
+        let mut from = 0.0;
+        for &(stage, us) in &frame.stages {
+            let class = format!("c{}", stage % COLOURS);
+            let title = title(&stages[stage], us);
+            plot.bar(&class, x, width, from, from + ms(us), &title);
+            from += ms(us);
+        }
+    }
+    if p99_ms > 0.0 && p99_ms <= plot.top_value {
+        plot.line(p99_ms, "p99");
+    }
+    let labels = bars.len().min(8);
+    for i in 0..labels {
+        let at = i * bars.len() / labels;
+        let x = LEFT + at as f64 * pitch + width / 2.0;
+        plot.below(x, &bars[at].number.to_string());
+    }
+    plot.end()
+}
+
+/// How many frames took how long.
+pub fn histogram(frames: &[Frame]) -> String {
+    const BINS: usize = 24;
+    let times = frames.iter().filter(|f| f.has_result());
+    let times: Vec<f64> = times.map(|f| f.duration_us / 1000.0).collect();
+    let least = times.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = times.iter().copied().fold(0.0, f64::max);
+    if times.is_empty() {
+        return String::new();
+    }
+    let span = (most - least).max(1e-3);
+    let mut bins = [0usize; BINS];
+    for t in &times {
+        let bin = (t - least) / span * BINS as f64;
+        bins[(bin as usize).min(BINS - 1)] += 1;
+    }
+    let tallest = bins.into_iter().max().unwrap_or_default();
+    // Frames come whole: no half steps on the axis.
+    let mut plot = Plot::new("frames by duration", 180.0, tallest.max(6) as f64, "");
+    let pitch = (WIDTH - LEFT - RIGHT) / BINS as f64;
+    let edge = |bin: usize| least + span * bin as f64 / BINS as f64;
+    for (i, &n) in bins.iter().enumerate() {
+        let x = LEFT + i as f64 * pitch;
+        if n > 0 {
+            let title = format!("{n} frames: {:.2} to {:.2} ms", edge(i), edge(i + 1));
+            plot.bar("c0", x, pitch * 0.9, 0.0, n as f64, &title);
+        }
+        if i % 4 == 0 {
+            plot.below(x + 8.0, &format!("{:.2} ms", edge(i)));
+        }
+    }
+    plot.end()
+}

@@ -1,0 +1,289 @@
+//! The report on a replay: one HTML file with everything in it, to be mailed or archived.
+mod chart;
+mod data;
+
+use std::{
+    fmt::{Display, Write as _},
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use data::Results;
+
+use super::{
+    SinkError,
+    summary::{Percentiles, write_atomically},
+};
+
+/// What can go wrong with a report.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// The folder has no `summary.json`.
+    #[error(
+        "{}: not found; expected the results of a finished replay (roadloop replay DRIVE --out DIR)",
+        path.display()
+    )]
+    NoSummary {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// `summary.json` is no summary.
+    #[error("{}: {source}; expected a summary that roadloop replay wrote", path.display())]
+    Summary {
+        /// The file.
+        path: PathBuf,
+        /// What was found where.
+        source: serde_json::Error,
+    },
+    /// `timing.csv` is damaged or missing.
+    #[error("{}: line {line}: {what}", path.display())]
+    Timing {
+        /// The file.
+        path: PathBuf,
+        /// The line, 1-based.
+        line: u64,
+        /// What was found and expected.
+        what: String,
+    },
+    /// A file can't be read.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// As the file system has it.
+        source: io::Error,
+    },
+    /// The report can't be written.
+    #[error(transparent)]
+    Write(#[from] SinkError),
+}
+
+/// Writes the report on the results in a folder, with up to `pictures` of its overlays.
+///
+/// # Errors
+/// When the results are not those of a replay, or the file can't be written.
+pub fn write(results: &Path, out: &Path, pictures: usize) -> Result<(), ReportError> {
+    let html = html(results, pictures)?;
+    Ok(write_atomically(out, html.as_bytes())?)
+}
+
+/// The text of the report.
+///
+/// # Errors
+/// As [`write()`], but for the writing.
+pub fn html(folder: &Path, pictures: usize) -> Result<String, ReportError> {
+    let results = Results::read(folder)?;
+    let mut page = String::with_capacity(64 * 1024);
+    page.push_str("<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\">");
+    page.push_str("<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">");
+    page.push_str("<title>roadloop report</title>\n<style>\n");
+    page.push_str(include_str!("style.css"));
+    page.push_str("</style></head>\n<body><main>\n");
+    head(&mut page, &results);
+    stages(&mut page, &results);
+    times(&mut page, &results);
+    gaps(&mut page, &results);
+    overlays(&mut page, &results, pictures)?;
+    provenance(&mut page, &results);
+    page.push_str("</main></body></html>\n");
+    Ok(page)
+}
+
+/// Text as it may stand in HTML, between tags and in quotes.
+fn escape(text: impl Display) -> String {
+    let text = text.to_string();
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Writing to a string can't fail.
+macro_rules! put {
+    ($page:expr, $($text:tt)*) => {
+        let _ = write!($page, $($text)*);
+    };
+}
+
+fn head(page: &mut String, results: &Results) {
+    let s = &results.summary;
+    put!(
+        page,
+        "<h1>Replay report</h1>\n<p class=\"sub\">preset {} · backend {} · roadloop {}</p>\n",
+        escape(&s.provenance.preset),
+        escape(&s.provenance.backend),
+        escape(&s.provenance.version)
+    );
+    let gaps: u64 = s.gaps.0.iter().map(|(_, n)| n).sum();
+    let ms = |us: f64| format!("{:.2} ms", us / 1000.0);
+    let d = s.frame.duration;
+    let warn = if gaps > 0 { " warn" } else { "" };
+    page.push_str("<div class=\"cards\">");
+    for (class, value, what) in [
+        ("", s.frames.to_string(), "frames with a result"),
+        ("", ms(d.p50_us), "a frame, median"),
+        ("", ms(d.p99_us), "a frame, p99"),
+        ("", ms(d.max_us), "a frame, slowest"),
+        (warn, gaps.to_string(), "gaps"),
+    ] {
+        put!(
+            page,
+            "<div class=\"card{class}\"><b>{value}</b><span>{what}</span></div>"
+        );
+    }
+    put!(
+        page,
+        "</div>\n<p class=\"note\">digest <code>{}</code>: equal for equal results, on any \
+         machine and number of threads</p>\n",
+        escape(&s.digest)
+    );
+}
+
+fn percentiles(page: &mut String, p: &Percentiles) {
+    for us in [p.p50_us, p.p99_us, p.p999_us, p.max_us] {
+        put!(page, "<td>{:.3}</td>", us / 1000.0);
+    }
+}
+
+fn stages(page: &mut String, results: &Results) {
+    let s = &results.summary;
+    page.push_str(
+        "<h2>Stages</h2>\n<div class=\"panel\"><table><tr><th>stage, ms</th><th>p50</th>\
+         <th>p99</th><th>p99.9</th><th>max</th><th>runs</th><th>over budget</th><th>late</th>\
+         <th>skipped</th></tr>\n",
+    );
+    for (i, (name, stage)) in s.stages.0.iter().enumerate() {
+        put!(
+            page,
+            "<tr><td><span class=\"key c{}\"></span>{}</td>",
+            i % chart::COLOURS,
+            escape(name)
+        );
+        percentiles(page, &stage.duration);
+        for n in [stage.count, stage.over_budget, stage.late, stage.skipped] {
+            put!(page, "<td>{n}</td>");
+        }
+        page.push_str("</tr>\n");
+    }
+    page.push_str("<tr class=\"total\"><td>whole frame</td>");
+    percentiles(page, &s.frame.duration);
+    put!(
+        page,
+        "<td>{}</td><td></td><td>{}</td><td></td></tr>\n",
+        s.frames,
+        s.frame.late
+    );
+    page.push_str("<tr><td>jitter, frame to frame</td>");
+    percentiles(page, &s.frame.jitter);
+    page.push_str("<td></td><td></td><td></td><td></td></tr>\n</table></div>\n");
+}
+
+fn times(page: &mut String, results: &Results) {
+    if results.frames.is_empty() {
+        return;
+    }
+    let p99_ms = results.summary.frame.duration.p99_us / 1000.0;
+    page.push_str("<h2>Time of each frame</h2>\n<div class=\"panel\">");
+    page.push_str(&chart::timeline(&results.frames, &results.stages, p99_ms));
+    page.push_str("<div class=\"legend\">");
+    for (i, name) in results.stages.iter().enumerate() {
+        let colour = i % chart::COLOURS;
+        put!(
+            page,
+            "<span><i class=\"key c{colour}\"></i>{}</span>",
+            escape(name)
+        );
+    }
+    page.push_str("<span><i class=\"key rest\"></i>between stages</span>");
+    page.push_str("<span><i class=\"key gap\"></i>no result</span></div></div>\n");
+    page.push_str("<h2>Frames by duration</h2>\n<div class=\"panel\">");
+    page.push_str(&chart::histogram(&results.frames));
+    page.push_str("</div>\n");
+}
+
+fn gaps(page: &mut String, results: &Results) {
+    page.push_str("<h2>Gaps</h2>\n");
+    let gaps = &results.summary.gaps.0;
+    if gaps.iter().all(|(_, n)| *n == 0) {
+        page.push_str("<p>None: every frame has its complete result.</p>\n");
+    } else {
+        page.push_str("<div class=\"panel\"><table><tr><th>what</th><th>frames</th></tr>\n");
+        for (name, n) in gaps.iter().filter(|(_, n)| *n > 0) {
+            put!(page, "<tr><td>{}</td><td>{n}</td></tr>\n", escape(name));
+        }
+        page.push_str("</table></div>\n");
+    }
+    let pictures = results.summary.pictures;
+    if pictures.dropped > 0 {
+        put!(
+            page,
+            "<p class=\"note\">{} frames have no pictures: they came faster than pictures can \
+             be written.</p>\n",
+            pictures.dropped
+        );
+    }
+}
+
+fn overlays(page: &mut String, results: &Results, most: usize) -> Result<(), ReportError> {
+    let all = &results.overlays;
+    let n = most.min(all.len());
+    if n == 0 {
+        return Ok(());
+    }
+    page.push_str("<h2>Pictures</h2>\n");
+    for i in 0..n {
+        // The first, the last, and evenly between them.
+        let path = &all[if n == 1 {
+            all.len() / 2
+        } else {
+            i * (all.len() - 1) / (n - 1)
+        }];
+        let bytes = fs::read(path).map_err(|source| ReportError::Io {
+            path: path.clone(),
+            source,
+        })?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        page.push_str("<figure><img alt=\"left image with stixels\" src=\"data:image/png;base64,");
+        BASE64_STANDARD.encode_string(bytes, page);
+        put!(
+            page,
+            "\"><figcaption>frame {}</figcaption></figure>\n",
+            escape(name)
+        );
+    }
+    Ok(())
+}
+
+fn provenance(page: &mut String, results: &Results) {
+    let s = &results.summary;
+    let p = &s.provenance;
+    page.push_str("<h2>Where this comes from</h2>\n<div class=\"panel\"><table class=\"facts\">");
+    let parts = s.digests.0.iter();
+    let facts = [
+        ("roadloop".to_owned(), &p.version),
+        ("backend".to_owned(), &p.backend),
+        ("preset".to_owned(), &p.preset),
+        ("configuration, hash".to_owned(), &p.config_hash),
+        ("calibration, hash".to_owned(), &p.calib_hash),
+        ("digest".to_owned(), &s.digest),
+    ];
+    let parts = parts.map(|(part, hash)| (format!("digest of {part}"), hash));
+    for (what, value) in facts.into_iter().chain(parts) {
+        put!(
+            page,
+            "<tr><td>{}</td><td><code>{}</code></td></tr>\n",
+            escape(what),
+            escape(value)
+        );
+    }
+    page.push_str("</table></div>\n");
+}

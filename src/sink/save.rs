@@ -1,0 +1,127 @@
+use std::{fmt, str::FromStr};
+
+/// A kind of picture that `--save` can ask for; each goes into a folder of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Save {
+    /// The left image with its stixels.
+    Overlay,
+    /// 16-bit disparity, 1/256 px, 0 = invalid.
+    Disparity,
+    /// Disparity in the colours of its distances, for the eye.
+    DisparityColour,
+}
+
+impl Save {
+    /// All kinds.
+    pub const ALL: [Save; 3] = [Save::Overlay, Save::Disparity, Save::DisparityColour];
+
+    /// The name on the command line and of the folder.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Save::Overlay => "overlay",
+            Save::Disparity => "disparity",
+            Save::DisparityColour => "disparity-colour",
+        }
+    }
+}
+
+/// Names with a fixed meaning whose results this build does not compute.
+const NOT_COMPUTED: [&str; 3] = ["foreground", "labels", "logos"];
+
+/// Which pictures to save.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SaveSet([bool; Save::ALL.len()]);
+
+impl SaveSet {
+    /// No pictures.
+    pub const NONE: Self = Self([false; Save::ALL.len()]);
+
+    /// These as well.
+    pub fn with(mut self, save: Save) -> Self {
+        self.0[save as usize] = true;
+        self
+    }
+
+    /// Whether `save` is asked for.
+    pub const fn contains(self, save: Save) -> bool {
+        self.0[save as usize]
+    }
+
+    /// Whether nothing is asked for.
+    pub fn is_empty(self) -> bool {
+        self == Self::NONE
+    }
+
+    /// What is asked for, in the order of [`Save::ALL`].
+    pub fn iter(self) -> impl Iterator<Item = Save> {
+        Save::ALL.into_iter().filter(move |&s| self.contains(s))
+    }
+}
+
+impl fmt::Display for SaveSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, save) in self.iter().enumerate() {
+            f.write_str(if i > 0 { "," } else { "" })?;
+            f.write_str(save.name())?;
+        }
+        Ok(())
+    }
+}
+
+/// What is wrong with the list after `--save`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SaveError {
+    /// No picture has this name.
+    #[error("unknown picture {0:?}; expected a list of {known}", known = known())]
+    Unknown(String),
+    /// The name is right, but the stage behind it is not in this build.
+    #[error("{0:?} is not computed in this build; expected a list of {known}", known = known())]
+    NotComputed(String),
+}
+
+fn known() -> String {
+    Save::ALL.map(Save::name).join(", ")
+}
+
+/// From a list with commas, such as `overlay,disparity`; empty for none.
+impl FromStr for SaveSet {
+    type Err = SaveError;
+
+    fn from_str(list: &str) -> Result<Self, SaveError> {
+        let names = list.split(',').map(str::trim).filter(|n| !n.is_empty());
+        names.into_iter().try_fold(Self::NONE, |set, name| {
+            match Save::ALL.into_iter().find(|s| s.name() == name) {
+                Some(save) => Ok(set.with(save)),
+                None if NOT_COMPUTED.contains(&name) => Err(SaveError::NotComputed(name.into())),
+                None => Err(SaveError::Unknown(name.into())),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_names() {
+        assert_eq!("".parse(), Ok(SaveSet::NONE));
+        let set: SaveSet = "disparity, overlay,disparity".parse().unwrap();
+        assert!(set.iter().eq([Save::Overlay, Save::Disparity]));
+        assert_eq!(set.to_string(), "overlay,disparity");
+    }
+
+    #[test]
+    fn errors_name_the_culprit_and_the_choice() {
+        let text = |list: &str| list.parse::<SaveSet>().unwrap_err().to_string();
+        assert_eq!(
+            text("overlay,overlap"),
+            "unknown picture \"overlap\"; expected a list of overlay, disparity, disparity-colour"
+        );
+        assert_eq!(
+            text("labels"),
+            "\"labels\" is not computed in this build; expected a list of overlay, disparity, \
+             disparity-colour"
+        );
+    }
+}

@@ -1,0 +1,119 @@
+//! A drive in words, for `roadloop check drive`.
+use std::{fmt::Write as _, io::ErrorKind, path::Path};
+
+use super::{
+    Drive, FrameFiles, Segment,
+    picture::{self, PictureError},
+};
+use crate::{calib::Rig, frame::Gap};
+
+/// How many gaps are listed one by one.
+const LISTED: usize = 10;
+
+/// What was understood of a drive, in lines: layout, frames, sizes, calibration, and the gaps
+/// that the heads of the files show. Reads the head of every file.
+pub fn describe(drive: &Drive) -> String {
+    let mut text = String::new();
+    let mut line = |key: &str, value: &str| {
+        // Writing to a string can't fail.
+        let _ = writeln!(text, "{key:<13}{value}");
+    };
+    line("drive", &drive.path().display().to_string());
+    line("layout", &drive.kind().to_string());
+    let frames = drive.frames();
+    let mut count = format!("{}", frames.len());
+    if frames.len() != drive.total()
+        && let (Some(first), Some(last)) = (frames.first(), frames.last())
+    {
+        let total = drive.total();
+        count += &format!(" ({}..{} of {total})", first.id.index, last.id.index + 1);
+    }
+    line("frames", &count);
+    line("times", drive.times());
+    line("calibration", drive.calibration());
+    for (n, segment) in drive.segments().iter().enumerate() {
+        if drive.segments().len() > 1 {
+            let places = format!(
+                "{n}: frames {}..{}",
+                segment.frames.start, segment.frames.end
+            );
+            line("segment", &places);
+        }
+        line("pictures", &pictures(segment));
+        line("camera", &camera(&segment.rig));
+        for warning in segment.rig.warnings() {
+            line("warning", warning);
+        }
+    }
+    let gaps: Vec<_> = drive
+        .segments()
+        .iter()
+        .flat_map(|s| frames[drive.slots(s)].iter().map(move |f| (s, f)))
+        .filter_map(|(segment, files)| Some((files, foreseen(segment, files)?)))
+        .collect();
+    line("gaps", &gaps.len().to_string());
+    for (files, (gap, reason)) in gaps.iter().take(LISTED) {
+        line("", &format!("frame {}: {gap}: {reason}", files.id.index));
+    }
+    if gaps.len() > LISTED {
+        line("", &format!("and {} more", gaps.len() - LISTED));
+    }
+    text
+}
+
+fn pictures(segment: &Segment) -> String {
+    let mut text = segment.size.to_string();
+    if segment.size != segment.file_size {
+        text += &format!(" (files {})", segment.file_size);
+    }
+    text += if segment.colour { ", colour" } else { ", grey" };
+    text += if segment.stored_disparity {
+        ", stored disparities"
+    } else if segment.has_right {
+        ", left and right"
+    } else {
+        ", left only"
+    };
+    if let Some(mask) = &segment.mask {
+        let masked = mask.pixels().filter(|&&m| m == 0).count();
+        text += &format!(", {masked} px masked");
+    }
+    text
+}
+
+fn camera(rig: &Rig) -> String {
+    if let Some(c) = rig.rectified_camera() {
+        return format!(
+            "rectified, f {:.3} px, centre ({:.3}, {:.3}), baseline {:.4} m",
+            c.focal_px, c.cx, c.cy, c.baseline_m
+        );
+    }
+    rig.raw_pair().map_or_else(String::new, |pair| {
+        let [l, r] = pair.lenses.map(|lens| lens.pinhole.fx);
+        let baseline = pair.translation.norm();
+        format!("to be rectified, f {l:.3} and {r:.3} px, baseline {baseline:.4} m")
+    })
+}
+
+/// The gap that the heads of a frame's files show.
+fn foreseen(segment: &Segment, files: &FrameFiles) -> Option<(Gap, String)> {
+    let check = |path: &Path| {
+        let (gap, reason) = match picture::size(path) {
+            Ok(size) if size == segment.file_size => return None,
+            Ok(size) => (Gap::SizeChanged, format!("{size} px")),
+            Err(PictureError::Io(e)) if e.kind() == ErrorKind::NotFound => {
+                (Gap::Missing, "not there".into())
+            }
+            Err(error) => (Gap::Unreadable, error.to_string()),
+        };
+        Some((gap, format!("{}: {reason}", path.display())))
+    };
+    [
+        Some(&files.left),
+        files.right.as_ref(),
+        files.disparity.as_ref(),
+    ]
+    .into_iter()
+    .flatten()
+    .find_map(|path| check(path))
+}

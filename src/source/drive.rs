@@ -1,0 +1,463 @@
+//! A recorded drive: its frames, their calibration, and what part of it is to be replayed.
+use std::{
+    collections::HashMap,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{
+    DriveKind, DriveOptions, FrameFiles, SourceError,
+    layout::{self, Layout, OwnCalibration, Times},
+    options::MaskSource,
+    picture::{self, Picture, PictureError},
+    prepare::{Prepare, mask_of_polygons},
+};
+use crate::{
+    calib::{self, Rig},
+    frame::{Mask, Size, Timestamp},
+};
+
+/// Consecutive frames of one size from one rig. Only KITTI stereo has several in a drive; each
+/// starts cold.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    /// The cameras of the images as they leave the source: after crop and scale.
+    pub rig: Rig,
+    /// Size of the images, after crop and scale.
+    pub size: Size,
+    /// Pixels of the left image never to be used, after crop and scale: 0 there, else 255.
+    pub mask: Option<Mask>,
+    /// Places in the drive, as [`crate::frame::FrameId::index`] counts them.
+    pub frames: Range<usize>,
+    /// Frame sets bring the left image in colour too.
+    pub colour: bool,
+    /// Frame sets bring a right image.
+    pub has_right: bool,
+    /// Frame sets bring stored disparities.
+    pub stored_disparity: bool,
+    pub(super) file_size: Size,
+    pub(super) prepare: Prepare,
+}
+
+/// How stored disparities are to be understood.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stored {
+    /// For 8-bit files: px a unit.
+    pub scale: Option<f64>,
+    pub zero_is_measured: bool,
+}
+
+/// A recorded drive. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Drive {
+    kind: DriveKind,
+    path: PathBuf,
+    frames: Arc<[FrameFiles]>,
+    segments: Arc<[Segment]>,
+    total: usize,
+    times: String,
+    calibration: String,
+    pub(super) stored: Stored,
+}
+
+impl Drive {
+    /// Recognises the layout of a folder, lists its frames, reads its calibration and decodes its
+    /// first frame.
+    ///
+    /// The calibration is that of `--calib`, else `[camera]`, else the drive's own.
+    ///
+    /// # Errors
+    /// When the folder is no drive, a first frame or the calibration is missing or unreadable,
+    /// they do not fit together, or the configuration does not fit them.
+    pub fn open(path: &Path, options: &DriveOptions) -> Result<Self, SourceError> {
+        options.input.validate()?;
+        options.source.validate()?;
+        let Layout {
+            kind,
+            mut frames,
+            calibration,
+            pair,
+            times,
+        } = layout::recognise(path, options)?;
+        let times = set_times(&mut frames, times, options.source.rate_hz);
+        let total = frames.len();
+        let range = part(options.frames.clone(), total)?;
+        if let Some(dir) = &options.disparity {
+            layout::match_disparities(dir, &mut frames)?;
+        }
+        let frames: Arc<[FrameFiles]> = frames[range.clone()].into();
+        let stored = Stored {
+            scale: options.source.disparity_scale,
+            zero_is_measured: options.zero_is_measured,
+        };
+        // The range holds a frame, so there is a first one.
+        let (file_size, colour) = first_frame(&frames[0], stored)?;
+        let mut rigs = Rigs::new(options, calibration, range.start, pair)?;
+        let masks = Masks::new(options)?;
+        let mut segments: Vec<Segment> = Vec::new();
+        let mut files_rig: Option<Rig> = None;
+        let mut size = file_size;
+        for (at, files) in frames.iter().enumerate() {
+            let rig = rigs.of(at)?;
+            if kind == DriveKind::KittiStereo && at > 0 {
+                // An unreadable picture is a gap of the segment that it stands in.
+                size = picture::size(&files.left).unwrap_or(size);
+            }
+            let index = range.start + at;
+            if let Some(segment) = segments.last_mut()
+                && segment.file_size == size
+                && files_rig.as_ref().is_some_and(|before| same(before, &rig))
+            {
+                segment.frames.end = index + 1;
+                continue;
+            }
+            if let Some(expected) = rig.image_size()
+                && expected != size
+            {
+                return Err(SourceError::CalibrationSize {
+                    path: files.left.clone(),
+                    found: size,
+                    expected,
+                });
+            }
+            if files.disparity.is_some() && !rig.is_rectified() && options.input.changes_geometry()
+            {
+                return Err(SourceError::Config {
+                    section: "input",
+                    key: "crop",
+                    text: "the pictures of this drive are not rectified, stored disparities are; \
+                           crop and scale_down can't fit both"
+                        .into(),
+                });
+            }
+            let prepare = Prepare {
+                part: options.input.part_of(size)?,
+                scale_down: options.input.scale_down,
+                shift_bits: options.input.shift_bits,
+            };
+            segments.push(Segment {
+                rig: adjusted(&rig, size, &prepare),
+                size: prepare.size(),
+                mask: masks.of(size, &prepare)?,
+                frames: index..index + 1,
+                colour,
+                has_right: files.right.is_some(),
+                stored_disparity: files.disparity.is_some(),
+                file_size: size,
+                prepare,
+            });
+            files_rig = Some(rig);
+            if kind != DriveKind::KittiStereo {
+                // One rig, and another size in mid-drive is a gap.
+                if let Some(segment) = segments.last_mut() {
+                    segment.frames.end = range.end;
+                }
+                break;
+            }
+        }
+        Ok(Self {
+            kind,
+            path: path.into(),
+            frames,
+            segments: segments.into(),
+            total,
+            times,
+            calibration: rigs.name,
+            stored,
+        })
+    }
+
+    /// How it is laid out.
+    pub fn kind(&self) -> DriveKind {
+        self.kind
+    }
+
+    /// The folder that was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its parts of one size and rig, in order; at least one.
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// The files of every frame of the part that is replayed, in order.
+    pub fn frames(&self) -> &[FrameFiles] {
+        &self.frames
+    }
+
+    /// How many frames the whole drive has, missing ones included.
+    pub fn total(&self) -> usize {
+        self.total
+    }
+
+    /// Where the time stamps come from, in words.
+    pub fn times(&self) -> &str {
+        &self.times
+    }
+
+    /// Where the calibration comes from: a file, `[camera]`, or one file a frame.
+    pub fn calibration(&self) -> &str {
+        &self.calibration
+    }
+
+    /// Where the frames of a segment lie in [`Drive::frames`].
+    pub(super) fn slots(&self, segment: &Segment) -> Range<usize> {
+        let first = self.frames.first().map_or(0, |f| f.id.index);
+        segment.frames.start - first..segment.frames.end - first
+    }
+
+    pub(super) fn shared_frames(&self) -> Arc<[FrameFiles]> {
+        Arc::clone(&self.frames)
+    }
+}
+
+/// The frames asked for; an end beyond the drive is its end.
+fn part(asked: Option<Range<usize>>, frames: usize) -> Result<Range<usize>, SourceError> {
+    let asked = asked.unwrap_or(0..frames);
+    let range = asked.start..asked.end.min(frames);
+    if range.is_empty() {
+        return Err(SourceError::NoSuchFrames {
+            start: asked.start,
+            end: asked.end,
+            frames,
+        });
+    }
+    Ok(range)
+}
+
+fn set_times(frames: &mut [FrameFiles], times: Times, rate_hz: f64) -> String {
+    match times {
+        Times::Rate => {
+            for frame in frames {
+                let ns = frame.id.index as f64 * 1e9 / rate_hz;
+                frame.id.timestamp = Timestamp(ns.round() as u64);
+            }
+            format!("no time stamps: taken as {rate_hz} Hz")
+        }
+        Times::Stamps(stamps, name) => {
+            for (frame, &ns) in frames.iter_mut().zip(&stamps) {
+                frame.id.timestamp = Timestamp(ns);
+            }
+            let (first, last) = (stamps.first(), stamps.last());
+            match (first, last) {
+                (Some(first), Some(last)) if last > first => {
+                    let hz = (stamps.len() - 1) as f64 * 1e9 / (last - first) as f64;
+                    format!("{name}: {hz:.3} Hz on average")
+                }
+                _ => name.to_string(),
+            }
+        }
+    }
+}
+
+/// Decodes the first frame whole; gives its size and whether it has colour.
+fn first_frame(files: &FrameFiles, stored: Stored) -> Result<(Size, bool), SourceError> {
+    let read = |path: &PathBuf| {
+        picture::read(path).map_err(|error| match error {
+            PictureError::Io(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                SourceError::NoFirstFrame { path: path.clone() }
+            }
+            error => SourceError::Picture {
+                path: path.clone(),
+                error,
+            },
+        })
+    };
+    let left = read(&files.left)?;
+    let others = [&files.right, &files.disparity];
+    for path in others.into_iter().flatten() {
+        let other = read(path)?;
+        if other.size() != left.size() {
+            return Err(SourceError::FirstFrame {
+                path: path.clone(),
+                text: format!(
+                    "{} px, but {} has {} px",
+                    other.size(),
+                    files.left.display(),
+                    left.size()
+                ),
+            });
+        }
+        if files.disparity.is_some() {
+            stored_kind(path, &other, stored)?;
+        }
+    }
+    Ok((left.size(), matches!(left, Picture::Rgb8(_))))
+}
+
+fn stored_kind(path: &Path, picture: &Picture, stored: Stored) -> Result<(), SourceError> {
+    match picture {
+        Picture::Grey16(_) => Ok(()),
+        Picture::Grey8(_) if stored.scale.is_some() => Ok(()),
+        Picture::Grey8(_) => Err(SourceError::Config {
+            section: "source",
+            key: "disparity_scale",
+            text: format!(
+                "{} is 8-bit; state how many px of disparity one unit stands for",
+                path.display()
+            ),
+        }),
+        Picture::Rgb8(_) => Err(SourceError::FirstFrame {
+            path: path.into(),
+            text: "RGB; stored disparities are 16-bit grey (1/256 px) or 8-bit grey".into(),
+        }),
+    }
+}
+
+/// Whether two rigs are the same cameras; what their files are and warn of does not count.
+fn same(a: &Rig, b: &Rig) -> bool {
+    a.image_size() == b.image_size()
+        && a.rectified_camera() == b.rectified_camera()
+        && a.raw_pair() == b.raw_pair()
+}
+
+fn adjusted(rig: &Rig, size: Size, prepare: &Prepare) -> Rig {
+    let part = prepare.part;
+    let cut = Size::new(part.width, part.height);
+    let mut rig = if cut == size {
+        rig.clone()
+    } else {
+        rig.cropped(part.x, part.y, cut)
+    };
+    if prepare.scale_down != 1 {
+        rig = rig.scaled_down(prepare.scale_down);
+    }
+    rig
+}
+
+/// The rig of each frame, each file read once.
+struct Rigs {
+    one: Option<Rig>,
+    per_frame: Vec<PathBuf>,
+    known: HashMap<PathBuf, Rig>,
+    first: usize,
+    pair: calib::Pair,
+    name: String,
+}
+
+impl Rigs {
+    fn new(
+        options: &DriveOptions,
+        own: OwnCalibration,
+        first: usize,
+        pair: calib::Pair,
+    ) -> Result<Self, SourceError> {
+        let mut rigs = Self {
+            one: None,
+            per_frame: Vec::new(),
+            known: HashMap::new(),
+            first,
+            pair,
+            name: String::new(),
+        };
+        let mut one = |rig: Rig, name: String| {
+            rigs.one = Some(rig);
+            rigs.name = name;
+        };
+        if let Some(path) = &options.calib {
+            one(read_rig(path, pair)?, path.display().to_string());
+        } else if let Some(camera) = options.camera {
+            one(Rig::rectified(camera), "[camera]".into());
+        } else {
+            match own {
+                OwnCalibration::None(path) => return Err(SourceError::NoCalibration { path }),
+                OwnCalibration::File(path) => {
+                    one(read_rig(&path, pair)?, path.display().to_string());
+                }
+                OwnCalibration::PerCamera(left, right) => {
+                    let name = format!("{}, {}", left.display(), right.display());
+                    one(calib::read_pair(&left, &right)?, name);
+                }
+                OwnCalibration::PerFrame(files) => {
+                    let dir = files.first().and_then(|f| f.parent());
+                    rigs.name =
+                        dir.map_or(String::new(), |d| d.join("*.txt").display().to_string());
+                    rigs.per_frame = files;
+                }
+            }
+        }
+        Ok(rigs)
+    }
+
+    /// The rig of a frame, counted from the first that is replayed.
+    fn of(&mut self, at: usize) -> Result<Rig, SourceError> {
+        if let Some(rig) = &self.one {
+            return Ok(rig.clone());
+        }
+        let path = &self.per_frame[self.first + at];
+        if let Some(rig) = self.known.get(path) {
+            return Ok(rig.clone());
+        }
+        let rig = read_rig(path, self.pair)?;
+        self.known.insert(path.clone(), rig.clone());
+        Ok(rig)
+    }
+}
+
+fn read_rig(path: &Path, pair: calib::Pair) -> Result<Rig, SourceError> {
+    // A file that is not there is another failure than one that is wrong.
+    std::fs::metadata(path).map_err(|error| SourceError::Io {
+        path: path.into(),
+        error,
+    })?;
+    Ok(calib::read(path, pair)?)
+}
+
+/// The masks of `[input]`, for pictures of each size.
+enum Masks {
+    None,
+    Polygons(Vec<Vec<[f64; 2]>>),
+    Picture(PathBuf, Mask),
+}
+
+impl Masks {
+    fn new(options: &DriveOptions) -> Result<Self, SourceError> {
+        Ok(match &options.input.mask {
+            None => Self::None,
+            Some(MaskSource::Polygon(polygon)) => Self::Polygons(vec![polygon.clone()]),
+            Some(MaskSource::Polygons(polygons)) => Self::Polygons(polygons.clone()),
+            Some(MaskSource::Picture(path)) => {
+                let picture = picture::read(path)
+                    .map_err(|e| mask_error(format!("{}: {e}", path.display())))?;
+                let Size { width, height } = picture.size();
+                let used = |used: bool| if used { 255 } else { 0 };
+                let mask = match &picture {
+                    Picture::Grey8(i) => Mask::from_fn(width, height, |x, y| used(i.get(x, y) > 0)),
+                    Picture::Grey16(i) => {
+                        Mask::from_fn(width, height, |x, y| used(i.get(x, y) > 0))
+                    }
+                    Picture::Rgb8(i) => {
+                        Mask::from_fn(width, height, |x, y| used(i.get(x, y) != [0; 3]))
+                    }
+                };
+                Self::Picture(path.clone(), mask)
+            }
+        })
+    }
+
+    fn of(&self, size: Size, prepare: &Prepare) -> Result<Option<Mask>, SourceError> {
+        match self {
+            Self::None => Ok(None),
+            Self::Polygons(polygons) => Ok(Some(prepare.mask(&mask_of_polygons(size, polygons)))),
+            Self::Picture(path, mask) if mask.size() == size => {
+                Ok(Some(prepare.mask(mask))).inspect(|_| log::debug!("mask {}", path.display()))
+            }
+            Self::Picture(path, mask) => Err(mask_error(format!(
+                "{}: {} px, but the left pictures have {size} px",
+                path.display(),
+                mask.size()
+            ))),
+        }
+    }
+}
+
+fn mask_error(text: String) -> SourceError {
+    SourceError::Config {
+        section: "input",
+        key: "mask",
+        text,
+    }
+}
