@@ -166,7 +166,7 @@ fn road_paint(p: V, fx: f64, fz: f64, salt: u32) -> (Light, Label) {
 fn mended(x: f64, z: f64, mut c: f32, fx: f64, fz: f64, salt: u32) -> f32 {
     let (cell, f) = split(z / 11.0);
     let h = hash(cell, i32::from(x > 0.0), salt ^ 21);
-    if h % 3 == 0 {
+    if h.is_multiple_of(3) {
         let x0 = f64::from(unit(h ^ 0x55)) * 2.0 - 0.2;
         let (w, l) = (
             1.0 + f64::from(h >> 28) * 0.1,

@@ -1,7 +1,7 @@
 //! Sun, sky, haze and what they make of a surface.
 use super::ground;
 use super::labels::Label;
-use super::maths::{Light, Rng, V, mix32, noise2, ramp, rgb, v};
+use super::maths::{Light, Rng, V, grain, mix32, noise2, ramp, rgb, v};
 use super::paint::Surface;
 use super::scene::{Hit, Scene, View, What};
 
@@ -30,33 +30,38 @@ impl Sky {
         .unit();
         Self {
             sun,
-            cover: rng.range(0.47, 0.56) as f32,
+            cover: rng.range(0.44, 0.53) as f32,
             salt: rng.bits() as u32,
         }
     }
 
-    /// The sky in a direction (need not be of unit length).
-    pub fn colour(&self, d: V) -> Light {
-        let up = d.y / d.length();
+    /// The sky in a direction (need not be of unit length); a pixel there spans `px` radians.
+    pub fn colour(&self, d: V, px: f64) -> Light {
+        let length = d.length();
+        let up = d.y / length;
         let k = ramp(up, -0.02, 0.55) as f32;
         let blue = (rgb(204, 222, 240).mix(rgb(72, 126, 206), k)) * 1.25;
         let lift = up + 0.09;
         if lift < 0.03 {
             return blue;
         }
-        let (x, z) = (d.x / d.length() / lift * 1.1, d.z / d.length() / lift * 0.9);
+        // A layer of cloud, curved down towards the horizon.
+        let (x, z) = (d.x / length / lift * 1.1, d.z / length / lift * 0.9);
         let at = |k: f64, s: u32| noise2(x * k, z * k, self.salt ^ mix32(s));
         let base = 0.5 * at(1.3, 1) + 0.26 * at(2.9, 2);
         let n = base + 0.14 * at(6.1, 3) + 0.07 * at(13.0, 4) + 0.05 * at(27.0, 5);
-        let cloud = ramp(
-            f64::from(n),
-            f64::from(self.cover),
-            f64::from(self.cover) + 0.2,
-        ) as f32;
+        // Wisps as fine as the picture shows.
+        let (fx, fz) = (1.1 * px / lift, 0.9 * px / (lift * lift));
+        let wisp = grain(x, z, fx, fz, self.salt ^ 6)
+            + 1.3 * grain(x, z, 3.0 * fx, 3.0 * fz, self.salt ^ 7)
+            + 1.3 * grain(x, z, 9.0 * fx, 9.0 * fz, self.salt ^ 8);
+        let cover = f64::from(self.cover);
+        let cloud = ramp(f64::from(n + 0.05 * wisp), cover, cover + 0.2) as f32;
         // Thick parts are greyer underneath.
-        let thick = ramp(f64::from(base), f64::from(self.cover) - 0.1, 0.72) as f32;
+        let thick = ramp(f64::from(base), cover - 0.1, 0.72) as f32;
         let white = (rgb(252, 250, 246).mix(rgb(190, 198, 210), 0.7 * thick)) * 1.5;
-        blue.mix(white, cloud * (0.55 + 0.4 * ramp(up, 0.0, 0.15) as f32))
+        let shown = cloud * (0.55 + 0.4 * ramp(up, 0.0, 0.15) as f32);
+        blue.mix(white, shown) * (1.0 + (0.07 + 0.09 * shown) * wisp)
     }
 
     /// What a mirror sees in a direction: sky, or street.
@@ -77,7 +82,7 @@ impl Sky {
         let p = view.at + d * hit.depth;
         let px = hit.depth / view.focal;
         let (surface, n, label) = match hit.what {
-            What::Sky => return (self.colour(d), Label::Sky),
+            What::Sky => return (self.colour(d, 1.0 / view.focal), Label::Sky),
             What::Ground(face) => {
                 let n = match face {
                     ground::Face::Kerb(n) => n,

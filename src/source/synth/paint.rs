@@ -161,7 +161,7 @@ impl Paint {
                     ..Surface::default()
                 }
             }
-            Paint::Sign(kind) => plain(sign(p, n, kind)),
+            Paint::Sign(kind) => plain(sign(p, n, kind) * (1.0 + 0.4 * skin(p, n, px, 74))),
             Paint::Glow(glow) => Surface {
                 colour: glow * 0.5,
                 glow,
@@ -209,7 +209,7 @@ fn wheel(p: V, n: V, radius: f64, px: f64) -> Surface {
     ]
     .iter()
     .any(|&(c, s)| a * c + b * s > 0.0 && (a * s - b * c).abs() < 0.11);
-    if spoke || r < 0.18 || r > 0.58 {
+    if spoke || !(0.18..=0.58).contains(&r) {
         plain(rgb(178, 180, 184), 0.4)
     } else {
         plain(rgb(30, 30, 32), 0.0)
@@ -222,7 +222,7 @@ fn sign(p: V, n: V, kind: u32) -> Light {
     }
     let (x, y) = (p.x, p.y);
     let r = (x * x + y * y).sqrt() / 0.33;
-    let red = rgb(196, 24, 30);
+    let red = rgb(214, 38, 42);
     match kind % 3 {
         0 => {
             // 30 in a red ring.
@@ -247,7 +247,7 @@ fn sign(p: V, n: V, kind: u32) -> Light {
             if r > 0.8 || (x + y).abs() < 0.05 {
                 red
             } else {
-                rgb(24, 66, 150)
+                rgb(18, 48, 124)
             }
         }
         _ => {
@@ -257,7 +257,7 @@ fn sign(p: V, n: V, kind: u32) -> Light {
             if shaft || head || (r > 0.93) {
                 rgb(236, 236, 236)
             } else {
-                rgb(24, 66, 150)
+                rgb(18, 48, 124)
             }
         }
     }
@@ -266,7 +266,7 @@ fn sign(p: V, n: V, kind: u32) -> Light {
 impl Body {
     fn lacquer(&self, p: V, n: V, px: f64) -> Surface {
         let dirt = noise2(p.z * 1.1 + p.x, p.y * 2.0, 81) * (1.0 - ramp(p.y, 0.2, 0.9) as f32);
-        let c = self.colour.mix(rgb(120, 112, 100), 0.25 * dirt) * (1.0 + 0.1 * skin(p, n, px, 82));
+        let c = self.colour.mix(rgb(120, 112, 100), 0.25 * dirt) * (1.0 + 0.2 * skin(p, n, px, 82));
         Surface {
             colour: c,
             gloss: 0.8,

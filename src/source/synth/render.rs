@@ -84,7 +84,7 @@ fn edge(a: &Pixel, b: &Pixel) -> bool {
         (x, y) => x != y,
     };
     let (p, q) = (a.light.luma(), b.light.luma());
-    other || (p - q).abs() > 0.03 + 0.12 * (p + q)
+    other || (p - q).abs() > 0.04 + 0.16 * (p + q)
 }
 
 /// Lens, exposure, tone curve and noise of the sensor; `salt` is the frame's and camera's own.
@@ -118,7 +118,7 @@ fn develop(l: f32, h: u32) -> u8 {
     // Four bytes make a bell: mean 510, standard deviation 147.8.
     let bytes = h.to_le_bytes();
     let sum: i32 = bytes.iter().map(|&b| i32::from(b)).sum();
-    let noise = (sum - 510) as f32 * (1.15 / 147.8);
+    let noise = (sum - 510) as f32 * (0.95 / 147.8);
     let value = y.sqrt() * 255.0 + noise + 0.5;
     value.clamp(0.0, 255.0) as u8
 }

@@ -146,7 +146,7 @@ pub(crate) struct Hit {
     pub what: What,
 }
 
-const CELL: f64 = 2.0;
+const CELL: f64 = 1.0;
 const TILE: usize = 16;
 
 /// Content with its index for rays from the sun.
@@ -179,7 +179,7 @@ impl Scene {
     /// Arranges `content` around the place `near` of the camera.
     pub fn new(content: Content, sun: V, near: V) -> Self {
         let origin = (floor(near.x) - 56.0, floor(near.z) - 20.0);
-        let cells = (56, 150);
+        let cells = (112, 300);
         let mut scene = Self {
             content,
             sun,
@@ -335,8 +335,11 @@ fn fill(
     }
 }
 
+/// From a smallest to a largest place.
+type Span = (f64, f64);
+
 /// Smallest depth and the image rectangle of a part's box; `None` behind the camera.
-fn extent(view: &View, part: &Part) -> Option<(f64, (f64, f64), (f64, f64))> {
+fn extent(view: &View, part: &Part) -> Option<(f64, Span, Span)> {
     const NEAR: f64 = 0.1;
     let at = corners(part.solid.lo, part.solid.hi).map(|c| view.seen(part.pose.outside(c)));
     let mut near = f64::INFINITY;

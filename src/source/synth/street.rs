@@ -135,7 +135,7 @@ impl Plan {
                 let id =
                     (block.rem_euclid(1 << 20) as u32) * 64 + bay + if side > 0.0 { 32 } else { 0 };
                 let model = if rng.chance(0.16) {
-                    Model::marked(Kind::Van, rng.pick(&[0, 1, 2]), 1024 + id)
+                    Model::marked(Kind::Van, rng.pick(&[0, 1, 2]), id)
                 } else {
                     Model::car(&mut rng)
                 };
@@ -184,10 +184,10 @@ impl Plan {
                     }
                 }
             }
-            let id = 512 + (block.rem_euclid(1 << 20) as u32) * 2 + u32::from(side > 0.0);
+            let id = vehicle_id(2, block, u32::from(side > 0.0));
             let model = match rng.bits() % 4 {
-                0 => Model::marked(Kind::Lorry, rng.pick(&[0, 1, 2]), (1 << 26) + id),
-                1 => Model::marked(Kind::Van, rng.pick(&[0, 1, 2]), (1 << 26) + id),
+                0 => Model::marked(Kind::Lorry, rng.pick(&[0, 1, 2]), id),
+                1 => Model::marked(Kind::Van, rng.pick(&[0, 1, 2]), id),
                 _ => Model::car(&mut rng),
             };
             let lorry = Model::marked(Kind::Lorry, (self.seed + 1) as usize % 3, 2);
@@ -286,7 +286,7 @@ impl Plan {
             while (k as f64) * 40.0 < hi {
                 let mut rng = self.rng(k, what);
                 let u = k as f64 * 40.0 + rng.range(0.0, 15.0);
-                let id = (1 << 25) + (k.rem_euclid(1 << 20) as u32) * 2 + u32::from(way > 0.0);
+                let id = vehicle_id(3, k, u32::from(way > 0.0));
                 let model = match rng.bits() % 8 {
                     0 | 1 => Model::marked(Kind::Van, rng.pick(&[0, 1, 2]), id),
                     2 => Model::marked(Kind::Lorry, rng.pick(&[0, 1, 2]), id),
@@ -329,4 +329,10 @@ fn height(x: f64, z: f64) -> f64 {
     } else {
         0.0
     }
+}
+
+/// Numbers vehicles: those of a kind of place (below 16), in block or slot `at`, `item` (below
+/// 64) there. The arranged ones have numbers below 64.
+fn vehicle_id(place: u32, at: i64, item: u32) -> u32 {
+    (place << 26) | ((at + 4096) as u32 & 0xF_FFFF) << 6 | item
 }

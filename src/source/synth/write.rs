@@ -16,7 +16,8 @@
 //! truth/road.csv          frame,slope,offset,horizon_row,pitch_rad,camera_height_m
 //! ```
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
@@ -111,19 +112,14 @@ pub fn write_drive(
     text("mono/calib.txt", &line("P", &camera, MONO_LEFT_M))?;
     text("truth/classes.csv", &labels::classes_csv())?;
     text("truth/README.txt", README)?;
-    let mut tables = Tables::new();
+    let mut tables = Tables::create(out)?;
     for frame in 0..options.frames {
         let rendered = street.render(frame);
         pictures(&rendered, out, frame)?;
-        tables.add(&street, frame, &rendered);
-        // Rewritten as a whole so that what lies there always belongs together.
+        tables.add(&street, frame, &rendered)?;
         progress(frame + 1, options.frames);
     }
-    text("times.txt", &tables.times)?;
-    text("speed.csv", &tables.speed)?;
-    text("truth/stixels.csv", &tables.stixels)?;
-    text("truth/logos.csv", &tables.logos)?;
-    text("truth/road.csv", &tables.road)
+    Ok(())
 }
 
 fn pictures(r: &Rendered, out: &Path, frame: usize) -> Result<(), SynthError> {
@@ -184,64 +180,89 @@ fn calib(camera: &Camera) -> String {
         .concat()
 }
 
-/// The tables of a drive, as text.
+/// The tables of a drive; they grow frame by frame, so that a drive cut short is whole up to
+/// there.
 struct Tables {
-    times: String,
-    speed: String,
-    stixels: String,
-    logos: String,
-    road: String,
+    times: Table,
+    speed: Table,
+    stixels: Table,
+    logos: Table,
+    road: Table,
+}
+
+struct Table {
+    path: PathBuf,
+    file: File,
+}
+
+impl Table {
+    fn create(out: &Path, name: &str, header: &str) -> Result<Self, SynthError> {
+        let path = out.join(name);
+        let file = File::create(&path).map_err(io(&path))?;
+        let mut table = Self { path, file };
+        table.append(header)?;
+        Ok(table)
+    }
+
+    fn append(&mut self, text: &str) -> Result<(), SynthError> {
+        self.file.write_all(text.as_bytes()).map_err(io(&self.path))
+    }
 }
 
 impl Tables {
-    fn new() -> Self {
-        let corners = "x0,y0,x1,y1,x2,y2,x3,y3";
-        Self {
-            times: String::new(),
-            speed: "timestamp_ns,speed_mps\n".into(),
-            stixels:
-                "frame,column,x,width,class,top,base,disparity_px,depth_m,height_m,confidence\n"
-                    .into(),
-            logos: format!("frame,id,name,state,{corners},confidence\n"),
-            road: "frame,slope,offset,horizon_row,pitch_rad,camera_height_m\n".into(),
-        }
+    fn create(out: &Path) -> Result<Self, SynthError> {
+        let table = |name, header| Table::create(out, name, header);
+        Ok(Self {
+            times: table("times.txt", "")?,
+            speed: table("speed.csv", "timestamp_ns,speed_mps\n")?,
+            stixels: table(
+                "truth/stixels.csv",
+                "frame,column,x,width,class,top,base,disparity_px,depth_m,height_m,confidence\n",
+            )?,
+            logos: table(
+                "truth/logos.csv",
+                "frame,id,name,state,x0,y0,x1,y1,x2,y2,x3,y3,confidence\n",
+            )?,
+            road: table(
+                "truth/road.csv",
+                "frame,slope,offset,horizon_row,pitch_rad,camera_height_m\n",
+            )?,
+        })
     }
 
-    fn add(&mut self, street: &Street, frame: usize, r: &Rendered) {
-        // Writing to a String can't fail.
+    fn add(&mut self, street: &Street, frame: usize, r: &Rendered) -> Result<(), SynthError> {
         let ego = street.ego(frame);
-        let seconds = ego.timestamp.0 as f64 / 1e9;
-        let _ = writeln!(self.times, "{seconds:.6}");
-        let _ = writeln!(self.speed, "{},{:.4}", ego.timestamp.0, ego.speed_mps);
+        let time = ego.timestamp.0;
+        self.times.append(&format!("{:.6}\n", time as f64 / 1e9))?;
+        self.speed
+            .append(&format!("{time},{:.4}\n", ego.speed_mps))?;
         let list = stixels(&r.labels, &r.disparity, STIXEL_WIDTH);
-        stixel_rows(&mut self.stixels, frame, &list, &street.camera());
+        self.stixels
+            .append(&stixel_rows(frame, &list, &street.camera()))?;
         for logo in &r.logos {
-            let _ = write!(
-                self.logos,
-                "{frame},{},{},{}",
-                logo.id,
-                logo.name,
-                logo.state.name()
+            let corners = logo.quad.map(|(x, y)| format!("{x:.3},{y:.3}")).join(",");
+            let (id, name, state) = (logo.id, logo.name, logo.state.name());
+            let row = format!(
+                "{frame},{id},{name},{state},{corners},{:.3}\n",
+                logo.visible
             );
-            for (x, y) in logo.quad {
-                let _ = write!(self.logos, ",{x:.3},{y:.3}");
-            }
-            let _ = writeln!(self.logos, ",{:.3}", logo.visible);
+            self.logos.append(&row)?;
         }
         let road = &r.road;
-        let _ = writeln!(
-            self.road,
-            "{frame},{:.8},{:.6},{:.5},{:.7},{:.4}",
+        self.road.append(&format!(
+            "{frame},{:.8},{:.6},{:.5},{:.7},{:.4}\n",
             road.slope, road.offset, road.horizon_row, road.pitch_rad, road.camera_height_m
-        );
+        ))
     }
 }
 
-fn stixel_rows(text: &mut String, frame: usize, list: &Stixels, camera: &Camera) {
+fn stixel_rows(frame: usize, list: &Stixels, camera: &Camera) -> String {
+    let mut text = String::new();
     let width = list.stixel_width();
     for u in 0..list.columns() {
         for s in list.column(u) {
             let place = format!("{frame},{u},{},{width},{}", u * width, s.class.name());
+            // Writing to a String can't fail.
             let _ = write!(text, "{place},{},{}", s.top, s.base);
             let _ = match (s.class, s.disparity) {
                 (Class::Sky, _) => writeln!(text, ",0.0000,,,1.000"),
@@ -255,4 +276,5 @@ fn stixel_rows(text: &mut String, frame: usize, list: &Stixels, camera: &Camera)
             };
         }
     }
+    text
 }

@@ -112,6 +112,7 @@ impl Worker {
         for (i, (count, list)) in self.counts.iter_mut().zip(lists).enumerate() {
             let scratch = &mut self.scratch;
             reduce(tables, disparity, self.first + i, &mut scratch.measured);
+            scratch.edge = tables.edge(self.first + i);
             scratch.solve(tables, ground);
             let (n, short) = backtrack(tables, ground, scratch, list);
             *count = n;

@@ -80,6 +80,10 @@ impl Cut {
 pub(super) struct Scratch {
     /// Measurements, bottom row first, units or [`MISSING`].
     pub measured: Vec<i32>,
+    /// The least disparity that the column can't see, px, see [`Tables::edge`].
+    pub edge: usize,
+    /// Mean of an object without a measurement, units.
+    unseen: i32,
     /// Prefix sums over rows; `[v]` is the sum of the rows below v.
     pub sums: Vec<u64>,
     pub counts: Vec<u32>,
@@ -110,6 +114,8 @@ impl Scratch {
         let n = height + 1;
         Self {
             measured: vec![0; height],
+            edge: disparities,
+            unseen: 0,
             sums: vec![0; n],
             counts: vec![0; n],
             ground: vec![0; n],
@@ -137,6 +143,7 @@ impl Scratch {
         tables.mean(
             self.sums[to] - self.sums[from],
             self.counts[to] - self.counts[from],
+            self.unseen,
         )
     }
 
@@ -147,8 +154,9 @@ impl Scratch {
         self.object[to * d + n] - self.object[from * d + n]
     }
 
-    /// Solves the column in `measured`.
+    /// Solves the column in `measured` with its `edge`.
     pub(super) fn solve(&mut self, tables: &Tables, ground: &Ground) {
+        self.unseen = tables.unseen(self.edge);
         self.prefix_sums(tables, ground);
         self.keys.fill(IMPOSSIBLE);
         // Best beginnings of a ground and a sky, less the prefix sum there.
@@ -189,7 +197,9 @@ impl Scratch {
         let (mut sum, mut count, mut cg, mut cs) = (0, 0, 0, 0);
         for (v, &d) in self.measured.iter().enumerate() {
             if d == MISSING {
-                cg += tables.ground_pixel.missing;
+                if !ground.unseen(v, self.edge, tables) {
+                    cg += tables.ground_pixel.missing;
+                }
                 cs += tables.sky_pixel.missing;
             } else {
                 sum += d as u64;
@@ -213,7 +223,7 @@ impl Scratch {
     /// The prefix sums of object costs up to and with row `t`.
     fn add_object_row(&mut self, tables: &Tables, t: usize) {
         let d = tables.disparities;
-        let row = tables.object_row(self.measured[t]);
+        let row = tables.object_row(self.measured[t], self.edge);
         self.least[t + 1] = self.least[t] + tables.object_least(row);
         let (below, above) = self.object[t * d..][..2 * d].split_at_mut(d);
         let costs = tables.object_costs(row);
@@ -354,7 +364,11 @@ impl Scratch {
     #[inline]
     fn candidate(&self, tables: &Tables, b: usize, t: usize) -> i32 {
         let cut = &self.cuts[b];
-        let mean = tables.mean(self.sums[t + 1] - cut.sum, self.counts[t + 1] - cut.count);
+        let mean = tables.mean(
+            self.sums[t + 1] - cut.sum,
+            self.counts[t + 1] - cut.count,
+            self.unseen,
+        );
         let (g, o, s) = cut.transitions(mean, tables.sky_tolerance);
         let below = g.min(o).min(s);
         if below == IMPOSSIBLE {

@@ -53,6 +53,11 @@ impl Ground {
         }
     }
 
+    /// Whether a column of this edge can't see ground on row `v`.
+    pub(super) fn unseen(&self, v: usize, edge: usize, tables: &Tables) -> bool {
+        edge < tables.disparities && self.rows[v].gauss.model_px >= edge as f32
+    }
+
     /// Fills every row. A road that does not rise downwards, or is no number, is no ground: the
     /// horizon then lies below the image.
     pub(super) fn set(&mut self, tables: &Tables, road: &Road) {

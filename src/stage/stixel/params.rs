@@ -69,6 +69,11 @@ pub struct Params {
     pub reduction: Reduction,
     /// What a pixel without measurement is taken for.
     pub invalid_pixels: InvalidPixels,
+    /// Pixels nearer to the left border are taken as missing, px: so little is to be seen of the
+    /// right image there that anything matches. In all columns where it is needed, a measurement
+    /// counts as certain to be missing where the match would lie outside the right image. 0
+    /// switches both off, and so does `invalid_pixels = "zero"`.
+    pub left_border_px: usize,
     /// How means, and measurements in the object model, become whole steps.
     pub rounding: Rounding,
     /// Steps per px of a measurement in the object model, 1 to 16.
@@ -79,6 +84,9 @@ pub struct Params {
     pub road_model: RoadModel,
     /// An object whose mean is below this is written as sky, px; 0 switches it off.
     pub sky_below_px: f64,
+    /// Objects below this disparity are not told from sky: all that is measured on them costs as
+    /// much as an outlier, px; 0 switches it off.
+    pub farthest_object_px: f64,
 
     /// Disparity noise on objects, px.
     pub sigma_object_px: f64,
@@ -134,14 +142,16 @@ impl Default for Params {
             max_stixels_per_column: 64,
             reduction: Reduction::Mean,
             invalid_pixels: InvalidPixels::Honoured,
+            left_border_px: 16,
             rounding: Rounding::Nearest,
             object_steps_per_px: 8,
             object_sigma_of: SigmaOf::Model,
             road_model: RoadModel::Exact,
             sky_below_px: 0.0,
+            farthest_object_px: 2.0,
             sigma_object_px: 1.0,
             sigma_ground_px: 1.0,
-            sigma_sky_px: 0.5,
+            sigma_sky_px: 0.8,
             object_depth_m: 1.0,
             separation_m: 1.0,
             separation_px: 1.0,
@@ -159,8 +169,8 @@ impl Default for Params {
             p_object_on_sky: 0.3,
             p_missing: 0.2,
             p_ground_if_missing: 0.33,
-            p_object_if_missing: 0.33,
-            p_sky_if_missing: 0.38,
+            p_object_if_missing: 0.36,
+            p_sky_if_missing: 0.36,
         }
     }
 }
@@ -173,11 +183,13 @@ impl Params {
             max_stixels_per_column: 50,
             reduction: Reduction::Mean,
             invalid_pixels: InvalidPixels::Zero,
+            left_border_px: 0,
             rounding: Rounding::Floor,
             object_steps_per_px: 1,
             object_sigma_of: SigmaOf::Measurement,
             road_model: RoadModel::Reference,
             sky_below_px: 1.0,
+            farthest_object_px: 0.0,
             sigma_object_px: 1.0,
             sigma_ground_px: 2.0,
             sigma_sky_px: 0.1,
@@ -234,7 +246,9 @@ impl Params {
         let list = self.max_stixels_per_column;
         whole("max_stixels_per_column", list, 1, usize::from(u16::MAX))?;
         whole("object_steps_per_px", self.object_steps_per_px, 1, 16)?;
+        whole("left_border_px", self.left_border_px, 0, 256)?;
         real("sky_below_px", self.sky_below_px, 0.0, 255.0)?;
+        real("farthest_object_px", self.farthest_object_px, 0.0, 32.0)?;
         for (key, value) in [
             ("sigma_object_px", self.sigma_object_px),
             ("sigma_ground_px", self.sigma_ground_px),

@@ -17,6 +17,7 @@ struct Model<'a> {
     tables: &'a Tables,
     ground: &'a Ground,
     measured: &'a [i32],
+    edge: usize,
 }
 
 /// A stixel: class, first and last row from the bottom.
@@ -25,8 +26,11 @@ type Piece = (Class, usize, usize);
 impl Model<'_> {
     fn mean(&self, from: usize, to: usize) -> i32 {
         let rows = self.measured[from..=to].iter().filter(|&&d| d != MISSING);
+        if rows.clone().count() == 0 {
+            return self.tables.unseen(self.edge);
+        }
         let sum: i64 = rows.clone().map(|&d| i64::from(d)).sum();
-        (sum / (rows.count() as i64).max(1)) as i32
+        (sum / rows.count() as i64) as i32
     }
 
     /// Data cost of a stixel.
@@ -46,6 +50,7 @@ impl Model<'_> {
                 let cost = match (class, d) {
                     (G, _) if v >= self.ground.end => return None,
                     (S, _) if v < self.ground.sky => return None,
+                    (G, MISSING) if self.ground.unseen(v, self.edge, t) => 0,
                     (G, MISSING) => t.ground_pixel.missing,
                     (S, MISSING) => t.sky_pixel.missing,
                     (G, _) => {
@@ -53,7 +58,7 @@ impl Model<'_> {
                         gauss.cost(px, t.ground_pixel.outlier)
                     }
                     (S, _) => t.sky.cost(px, t.sky_pixel.outlier),
-                    (O, _) => i32::from(t.object_costs(t.object_row(d))[n]),
+                    (O, _) => i32::from(t.object_costs(t.object_row(d, self.edge))[n]),
                 };
                 Some(i64::from(cost))
             })
@@ -324,6 +329,7 @@ fn set_up(params: &Params, road: (f32, f32), rows: &[Option<f64>]) -> (Tables, G
     let mut ground = Ground::new(h);
     ground.set(&tables, &road_of(road));
     let mut scratch = Scratch::new(h, 64);
+    scratch.edge = tables.edge(h % 16);
     scratch.measured = measured(&tables, rows);
     scratch.solve(&tables, &ground);
     (tables, ground, scratch)
@@ -336,7 +342,7 @@ proptest! {
     fn programme_is_the_plain_recursion(p in params(), road in road(), rows in column(100)) {
         let (tables, ground, scratch) = set_up(&p, road, &rows);
         let measured = &scratch.measured;
-        let model = Model { tables: &tables, ground: &ground, measured };
+        let model = Model { tables: &tables, ground: &ground, measured, edge: scratch.edge };
         let plain = model.recursion();
         for (t, (found, expected)) in scratch.best.iter().zip(&plain).enumerate() {
             for class in [G, O, S] {
@@ -358,7 +364,7 @@ proptest! {
     ) {
         let (tables, ground, scratch) = set_up(&p, road, &rows);
         let measured = &scratch.measured;
-        let model = Model { tables: &tables, ground: &ground, measured };
+        let model = Model { tables: &tables, ground: &ground, measured, edge: scratch.edge };
         let mut objects = vec![];
         for (t, found) in scratch.best.iter().enumerate() {
             let best = model.exhaustive(t, &objects);
@@ -376,7 +382,7 @@ proptest! {
     fn prefix_sums_are_sums(p in params(), road in road(), rows in column(60)) {
         let (tables, ground, scratch) = set_up(&p, road, &rows);
         let measured = &scratch.measured;
-        let model = Model { tables: &tables, ground: &ground, measured };
+        let model = Model { tables: &tables, ground: &ground, measured, edge: scratch.edge };
         let h = rows.len();
         for (from, to) in [(0, h - 1), (h / 3, h / 2), (h / 2, h - 1)] {
             prop_assert_eq!(scratch.mean(&tables, from, to + 1), model.mean(from, to));

@@ -15,6 +15,12 @@ pub(super) fn reduce(tables: &Tables, disparity: &Disparity, u: usize, out: &mut
     let scale = tables.unit / 256;
     let nearest = tables.params.rounding == Rounding::Nearest;
     let largest = tables.largest();
+    let blind = if as_zero {
+        0
+    } else {
+        tables.params.left_border_px
+    };
+    let blind = blind.saturating_sub(u * width).min(width);
     for (v, out) in out.iter_mut().rev().enumerate() {
         let pixels = &disparity.row(v)[u * width..][..width];
         let reduced = match tables.params.reduction {
@@ -32,7 +38,7 @@ pub(super) fn reduce(tables: &Tables, disparity: &Disparity, u: usize, out: &mut
             ),
             Reduction::Mean => {
                 let (mut sum, mut count) = (0u32, 0u32);
-                for &d in pixels {
+                for &d in &pixels[blind..] {
                     if d != INVALID {
                         sum += u32::from(d.min(limit));
                         count += 1;
@@ -41,13 +47,13 @@ pub(super) fn reduce(tables: &Tables, disparity: &Disparity, u: usize, out: &mut
                 let half = if nearest { count / 2 } else { 0 };
                 (count as usize * 2 >= width).then(|| (sum + half) / count.max(1))
             }
-            Reduction::Median => median(pixels, as_zero, limit).map(|d| d * scale),
+            Reduction::Median => median(&pixels[blind..], width, as_zero, limit).map(|d| d * scale),
         };
         *out = reduced.map_or(MISSING, |d| (d as i32).min(largest));
     }
 }
 
-fn median(pixels: &[u16], as_zero: bool, limit: u16) -> Option<u32> {
+fn median(pixels: &[u16], width: usize, as_zero: bool, limit: u16) -> Option<u32> {
     let mut sorted = [0u16; 255];
     let mut count = 0;
     for &d in pixels {
@@ -56,7 +62,7 @@ fn median(pixels: &[u16], as_zero: bool, limit: u16) -> Option<u32> {
             count += 1;
         }
     }
-    if count == 0 || count * 2 < pixels.len() {
+    if count == 0 || count * 2 < width {
         return None;
     }
     let sorted = &mut sorted[..count];
@@ -82,6 +88,7 @@ mod tests {
         };
         let params = Params {
             stixel_width: pixels.len(),
+            left_border_px: 0,
             ..params.clone()
         };
         let tables = Tables::new(&params, Size::new(pixels.len(), 1), &camera, 64).unwrap();

@@ -16,6 +16,10 @@ pub(super) const MISSING: i32 = -1;
 /// range would else make every pixel infinitely welcome.
 pub(super) const LEAST_MASS: f64 = 1.0 / 128.0;
 
+/// Probability that an object without a measurement is missing because it is too near the left
+/// border to be seen, where that can be. Less than the 1 of a ground, whose disparity is known.
+const P_UNSEEN: f64 = 0.95;
+
 /// Cost units in a coarse cost: so coarse that [`TILE`] rows fit 16 bits.
 pub(super) const COARSE: i16 = TILE as i16;
 
@@ -88,12 +92,15 @@ pub(super) struct Tables {
     /// Measurements and means are whole numbers of 1/`unit` px.
     pub unit: u32,
     /// Costs of an object pixel: a row of `disparities` models for each step of a measurement,
-    /// and a last row for a missing one.
+    /// then a row for a missing one in a column that sees no disparity of `edge` px or more,
+    /// for each `edge` from 0 to `disparities`.
     object: Vec<i16>,
     /// The same, in 1/[`COARSE`] of the precision, rounded down.
     object_coarse: Vec<i16>,
     /// The least of each row.
     object_least: Vec<i32>,
+    /// The first row for a missing measurement.
+    missing_rows: usize,
     /// `x * unit_reciprocal >> 40` is `x / unit` for whole numbers below 2^24.
     unit_reciprocal: u64,
     half_step: u32,
@@ -247,6 +254,7 @@ impl Tables {
             unit,
             object,
             object_coarse,
+            missing_rows: object_least.len() - 1 - disparities,
             object_least,
             unit_reciprocal: (1u64 << 40).div_ceil(u64::from(unit)),
             half_step: match params.rounding {
@@ -275,11 +283,33 @@ impl Tables {
         self.disparities as i32 * self.unit as i32 - 1
     }
 
-    /// Which row of the object table a measurement (or [`MISSING`]) reads.
+    /// The least disparity, px, that pixels of column `u` can't see because the match would lie
+    /// outside the right image; the disparity range where all of it is seen.
+    pub(super) fn edge(&self, u: usize) -> usize {
+        let params = &self.params;
+        if params.left_border_px == 0 || params.invalid_pixels == InvalidPixels::Zero {
+            return self.disparities;
+        }
+        let centre = u * params.stixel_width + params.stixel_width / 2;
+        (centre + 1).min(self.disparities)
+    }
+
+    /// The mean of an object in a column of this edge without a measurement, units: the least
+    /// that is not seen, or 0 where all is seen.
+    pub(super) fn unseen(&self, edge: usize) -> i32 {
+        if edge < self.disparities {
+            edge as i32 * self.unit as i32
+        } else {
+            0
+        }
+    }
+
+    /// Which row of the object table a measurement (or [`MISSING`]) reads in a column of this
+    /// edge.
     #[inline]
-    pub(super) fn object_row(&self, d: i32) -> usize {
+    pub(super) fn object_row(&self, d: i32, edge: usize) -> usize {
         if d == MISSING {
-            return self.object_least.len() - 1;
+            return self.missing_rows + edge;
         }
         ((d as u32 * self.params.object_steps_per_px as u32 + self.half_step) / self.unit) as usize
     }
@@ -302,10 +332,14 @@ impl Tables {
         self.object_least[row]
     }
 
-    /// The mean of measurements, units, rounded down; 0 without any.
+    /// The mean of measurements, units, rounded down; `unseen` without any.
     #[inline]
-    pub(super) fn mean(&self, sum: u64, count: u32) -> i32 {
-        self.reciprocals.divide(sum, count) as i32
+    pub(super) fn mean(&self, sum: u64, count: u32, unseen: i32) -> i32 {
+        if count == 0 {
+            unseen
+        } else {
+            self.reciprocals.divide(sum, count) as i32
+        }
     }
 
     /// The model disparity of a mean, px.
@@ -339,7 +373,7 @@ fn object_table(params: &Params, pixel: &PixelCosts, fb: f64, disparities: usize
         (params.sigma_object_px * params.sigma_object_px + spread * spread).sqrt()
     };
     let narrow = |c: i32| c.clamp(i16::MIN.into(), i16::MAX.into()) as i16;
-    let mut table = Vec::with_capacity((disparities * steps + 2) * disparities);
+    let mut table = Vec::with_capacity((disparities * (steps + 1) + 2) * disparities);
     for step in 0..=disparities * steps {
         let d = step as f64 / steps as f64;
         for n in 0..disparities {
@@ -351,10 +385,25 @@ fn object_table(params: &Params, pixel: &PixelCosts, fb: f64, disparities: usize
             let sigma = sigma_at(at);
             let mass = mass_inside(libm::erf, at, sigma, range);
             let e = (d - n) / sigma;
+            if n < params.farthest_object_px {
+                table.push(narrow(pixel.outlier));
+                continue;
+            }
             let gauss = libm::log(mass) + libm::log(sigma) + pixel.normaliser + 0.5 * e * e;
             table.push(narrow(cost_of_ln(-gauss).min(pixel.outlier)));
         }
     }
-    table.extend(std::iter::repeat_n(narrow(pixel.missing), disparities));
+    for edge in 0..=disparities {
+        // What can't be seen is missing for certain.
+        let unseen = narrow(cost(P_UNSEEN));
+        let cost = |n| {
+            if n >= edge {
+                unseen
+            } else {
+                narrow(pixel.missing)
+            }
+        };
+        table.extend((0..disparities).map(cost));
+    }
     table
 }
