@@ -1,6 +1,8 @@
 # make demo   builds, makes a synthetic drive, replays it, says where the pictures are
 # make test   everything that must hold before a change lands
-.PHONY: demo test setup fmt lint unit release-tests bench licences clean
+# make cuda-setup   compilers for CUDA and a stub of libcuda, where the machine has none
+# make cuda-check   the feature "cuda" without a GPU: lints, links, tests (GPU tests skip), kernel report
+.PHONY: demo test setup fmt lint unit release-tests bench licences clean cuda-setup cuda-check kernel-report
 CARGO ?= cargo
 DEMO  ?= demo
 
@@ -17,10 +19,9 @@ setup:
 fmt: setup
 	$(CARGO) fmt --check
 
-# The features are linted together and alone, so that none leans on another.
+# The features are linted alone, so that none leans on another; "cuda" in cuda-check.
 lint: setup
 	$(CARGO) clippy --all-targets -- -D warnings
-	$(CARGO) clippy --all-targets --features cuda -- -D warnings
 	$(CARGO) clippy --all-targets --features v4l2 -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --quiet
 
@@ -30,6 +31,23 @@ unit: setup
 # What only the shipped profile can show: no allocations in the loop, byte-equal replays.
 release-tests: setup
 	$(CARGO) test --release --test allocations --test replay
+
+# An installed toolkit (nvcc on PATH, $CUDA_HOME, /usr/local/cuda) or ROADLOOP_NVCC is used as it is.
+cuda-setup: setup
+	@if [ -n "$$ROADLOOP_NVCC" ] || command -v nvcc >/dev/null || [ -x "$$CUDA_HOME/bin/nvcc" ] || [ -x /usr/local/cuda/bin/nvcc ]; \
+	then echo "cuda-setup: nvcc is installed"; else scripts/cuda-toolchain.sh; fi
+	scripts/libcuda-stub.sh
+
+# `cargo test` starts the programs with the stub of libcuda where there is no driver.
+cuda-check: cuda-setup kernel-report
+	$(CARGO) clippy --all-targets --features cuda -- -D warnings
+	$(CARGO) test --features cuda --lib cuda
+	$(CARGO) test --features cuda --test 'cuda*'
+	$(CARGO) test --features cuda --doc cuda
+
+# Registers, shared memory and spills of each kernel on each target; a spill on Orin fails.
+kernel-report: cuda-setup
+	scripts/kernel-report.sh
 
 bench: setup
 	$(CARGO) bench

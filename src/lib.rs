@@ -11,6 +11,7 @@
 //! | [`source`] | where frames come from: folders of recorded drives, the synthetic street |
 //! | [`stage`] | what is computed, one folder a stage; a stage knows no source, sink, clock or other stage |
 //! | [`frame_loop`] | clock, slots, budgets, admission, deadlines; the one place that knows the order of the stages |
+//! | `cuda` | the GPU (feature `cuda`): context, streams, graphs, memory, kernels |
 //! | [`replay`] | a recorded drive through all of these |
 //! | [`sink`] | where results go: tables, pictures, summary, digest, report |
 //! | [`evaluate`] | results against truth |
@@ -31,6 +32,8 @@
 pub mod calib;
 pub mod cli;
 pub mod config;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod evaluate;
 pub mod frame;
 pub mod frame_loop;
