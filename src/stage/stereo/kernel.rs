@@ -39,10 +39,22 @@ pub struct Frame<'a> {
     pub p2: &'a [u8; 256],
 }
 
+/// The table of [`Winner`] for `percent`: with s and the winner's v, s (100 - percent) >= 100 v.
+pub fn bounds(percent: u16) -> Vec<u16> {
+    let bound = |sum: u32| (sum * 100).div_ceil(100 - u32::from(percent));
+    let bounds = (0..=8 * 255).map(|sum| bound(sum).min(u16::MAX.into()) as u16);
+    if percent == 0 {
+        Vec::new()
+    } else {
+        bounds.collect()
+    }
+}
+
 /// How winners become disparities.
 #[derive(Clone, Copy)]
-pub struct Winner {
-    pub uniqueness_percent: u32,
+pub struct Winner<'a> {
+    /// For each sum of a winner, what all but its neighbours must reach; empty = anything.
+    pub bounds: &'a [u16],
     pub left_right_max: Option<u16>,
     pub subpixel: bool,
 }
@@ -312,7 +324,7 @@ impl Scratch {
 pub fn block<const D: usize, const N: usize>(
     frame: &Frame<'_>,
     (y0, y1): (usize, usize),
-    how: Winner,
+    how: Winner<'_>,
     scratch: &mut Scratch,
     out: &mut [u16],
 ) {
@@ -322,7 +334,7 @@ pub fn block<const D: usize, const N: usize>(
     }
     for y in y0..y1 {
         let out = &mut out[(y - y0) * (w + 2) + 1..][..w];
-        down_and_along::<D, N>(frame, y, (y - y0) * w * D, how.uniqueness_percent, scratch);
+        down_and_along::<D, N>(frame, y, (y - y0) * w * D, how.bounds, scratch);
         let [winners, before, after] = &scratch.winners;
         if how.subpixel {
             refine(winners, before, after, out);
@@ -394,7 +406,7 @@ fn down_and_along<const D: usize, const N: usize>(
     frame: &Frame<'_>,
     y: usize,
     at: usize,
-    uniqueness_percent: u32,
+    bounds: &[u16],
     scratch: &mut Scratch,
 ) {
     let w = frame.width;
@@ -420,7 +432,7 @@ fn down_and_along<const D: usize, const N: usize>(
         }
         *to_right = sums;
         let best = first_least(&sums);
-        let unique = uniqueness_percent == 0 || unique(&sums, best, uniqueness_percent);
+        let unique = bounds.is_empty() || unique(&sums, best, bounds[usize::from(sums[best])]);
         winners[x] = if unique { best as u16 } else { u16::MAX };
         (before[x], after[x]) = (0, 0);
         if 0 < best && best + 1 < D {
@@ -504,17 +516,21 @@ fn first_least<const D: usize>(sums: &[u16; D]) -> usize {
     (first & 255) as usize
 }
 
+/// Whether no sum but the winner's and its two neighbours' is below `bound`.
 #[inline(always)]
-fn unique<const D: usize>(sums: &[u16; D], best: usize, percent: u32) -> bool {
-    // s * (100 - u) < least * 100, as s < bound.
-    let bound = (u32::from(sums[best]) * 100).div_ceil(100 - percent);
-    let bound = bound.min(u16::MAX.into()) as u16;
-    let mut rivals = 0u16;
-    for d in 0..D {
-        rivals += u16::from(sums[d] < bound);
+fn unique<const D: usize>(sums: &[u16; D], best: usize, bound: u16) -> bool {
+    const L: usize = 32;
+    let mut below = [0u16; L];
+    for g in 0..D / L {
+        let sums: &[u16; L] = lanes(sums, g * L);
+        for i in 0..L {
+            below[i] += u16::from(sums[i] < bound);
+        }
     }
-    for near in &sums[best.saturating_sub(1)..(best + 2).min(D)] {
-        rivals -= u16::from(*near < bound);
+    let mut all = 0;
+    for i in 0..L {
+        all += below[i];
     }
-    rivals == 0
+    let near = &sums[best.saturating_sub(1)..(best + 2).min(D)];
+    all == near.iter().map(|s| u16::from(*s < bound)).sum()
 }

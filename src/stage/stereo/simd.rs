@@ -88,7 +88,7 @@ dispatched! {
     fn block<const D, const N> = kernel::block(
         frame: &kernel::Frame<'_>,
         rows: (usize, usize),
-        winner: kernel::Winner,
+        winner: kernel::Winner<'_>,
         scratch: &mut kernel::Scratch,
         out: &mut [u16],
     );
