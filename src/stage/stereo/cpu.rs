@@ -217,6 +217,7 @@ impl Plan {
         };
         let winner = Winner {
             bounds: &self.bounds,
+            isa,
             left_right_max: self
                 .params
                 .left_right

@@ -7,7 +7,10 @@
 //! [`BLOCK`]th row ([`sweep`]). Then blocks of rows are independent of each other: [`block`] sweeps
 //! the paths from below once more, inside the block, and takes all others in one go with
 //! the sums and the winner.
-use super::MAX_COST;
+use super::{
+    MAX_COST,
+    simd::{self, Isa},
+};
 use crate::frame::INVALID;
 
 /// Rows of a block.
@@ -55,6 +58,8 @@ pub fn bounds(percent: u16) -> Vec<u16> {
 pub struct Winner<'a> {
     /// For each sum of a winner, what all but its neighbours must reach; empty = anything.
     pub bounds: &'a [u16],
+    /// With which instructions the winner is searched for.
+    pub isa: Isa,
     pub left_right_max: Option<u16>,
     pub subpixel: bool,
 }
@@ -144,7 +149,13 @@ impl<'a> CostRow<'a> {
             cost[d] = n.wrapping_add((l[3] ^ r3[d]).count_ones() as u8);
         }
         if x + 1 < D {
-            cost[x + 1..].fill(MAX_COST as u8);
+            for d in 0..D {
+                cost[d] = if d as u8 > x as u8 {
+                    MAX_COST as u8
+                } else {
+                    cost[d]
+                };
+            }
         }
     }
 }
@@ -334,7 +345,7 @@ pub fn block<const D: usize, const N: usize>(
     }
     for y in y0..y1 {
         let out = &mut out[(y - y0) * (w + 2) + 1..][..w];
-        down_and_along::<D, N>(frame, y, (y - y0) * w * D, how.bounds, scratch);
+        down_and_along::<D, N>(frame, y, (y - y0) * w * D, how.bounds, how.isa, scratch);
         let [winners, before, after] = &scratch.winners;
         if how.subpixel {
             refine(winners, before, after, out);
@@ -383,21 +394,30 @@ fn up_and_back<const D: usize, const N: usize>(
         let mut partial = [0u16; D];
         let paths = 2 + 2 * N as u16;
         for d in 0..D {
-            let costs = u16::from(costs[d]).wrapping_mul(paths);
-            partial[d] = costs.wrapping_add(u16::from(back[d]));
+            partial[d] = u16::from(costs[d]).wrapping_mul(paths);
         }
-        add(&mut partial, &up);
-        *lanes_mut(&mut scratch.partial, at + x * D) = partial;
+        *lanes_mut(&mut scratch.partial, at + x * D) = add(&partial, &back, &up);
     }
 }
 
+/// `sums` and M of one path of the row and `N` from another row.
 #[inline(always)]
-fn add<const D: usize, const N: usize>(sums: &mut [u16; D], paths: &[[u8; D]; N]) {
-    for path in paths {
+fn add<const D: usize, const N: usize>(
+    sums: &[u16; D],
+    of_row: &[u8; D],
+    paths: &[[u8; D]; N],
+) -> [u16; D] {
+    let mut all = [0; D];
+    for d in 0..D {
+        let two = u16::from(of_row[d]).wrapping_add(u16::from(paths[0][d]));
+        all[d] = sums[d].wrapping_add(two);
+    }
+    for path in &paths[1..] {
         for d in 0..D {
-            sums[d] = sums[d].wrapping_add(u16::from(path[d]));
+            all[d] = all[d].wrapping_add(u16::from(path[d]));
         }
     }
+    all
 }
 
 /// The paths from above and from the left through one row, its sums, and the winners.
@@ -407,23 +427,22 @@ fn down_and_along<const D: usize, const N: usize>(
     y: usize,
     at: usize,
     bounds: &[u16],
+    isa: Isa,
     scratch: &mut Scratch,
 ) {
     let w = frame.width;
     let mut state = [u8::MAX; 2 + 256];
     start::<D>(&mut state);
-    let (mut down, mut along) = ([[0; D]; N], [[0; D]; 1]);
+    let (mut down, mut along) = ([[0; D]; N], [0; D]);
     let [winners, before, after] = &mut scratch.winners;
     for x in 0..w {
         let to = y * w + x;
         let costs: &[u8; D] = lanes(&scratch.costs, at + x * D);
         let jump = if x == 0 { 0 } else { p2(frame, to - 1, to) };
-        step(&mut state, costs, frame.p1, jump, &mut along[0]);
+        step(&mut state, costs, frame.p1, jump, &mut along);
         let states = &mut scratch.down_states;
         step_rows::<D, N>(frame, (0, w), (x, y), false, states, costs, &mut down);
-        let mut sums: [u16; D] = *lanes(&scratch.partial, at + x * D);
-        add(&mut sums, &along);
-        add(&mut sums, &down);
+        let sums = add(lanes(&scratch.partial, at + x * D), &along, &down);
         let to_right: &mut [u16; D] = lanes_mut(&mut scratch.sums, TILE + x * (D + TILE));
         if frame.mask.get(to) == Some(&0) {
             *to_right = [u16::MAX; D];
@@ -431,8 +450,7 @@ fn down_and_along<const D: usize, const N: usize>(
             continue;
         }
         *to_right = sums;
-        let best = first_least(&sums);
-        let unique = bounds.is_empty() || unique(&sums, best, bounds[usize::from(sums[best])]);
+        let (best, unique) = simd::winner(isa, &sums, bounds);
         winners[x] = if unique { best as u16 } else { u16::MAX };
         (before[x], after[x]) = (0, 0);
         if 0 < best && best + 1 < D {
@@ -492,9 +510,10 @@ fn right_winners<const D: usize>(w: usize, sums: &[u16], right: &mut [u16]) {
     }
 }
 
-/// The place of the smallest sum, the first among equals.
+/// The place of the smallest sum, the first among equals; and whether no sum but its own and its
+/// two neighbours' is below its bound.
 #[inline(always)]
-fn first_least<const D: usize>(sums: &[u16; D]) -> usize {
+pub fn winner<const D: usize>(sums: &[u16; D], bounds: &[u16]) -> (usize, bool) {
     // Sum and place in one number, and explicit lanes: a search for the place would become a
     // loop of branches.
     const L: usize = 8;
@@ -513,24 +532,16 @@ fn first_least<const D: usize>(sums: &[u16; D]) -> usize {
     for i in 0..L {
         first = first.min(least[i]);
     }
-    (first & 255) as usize
-}
-
-/// Whether no sum but the winner's and its two neighbours' is below `bound`.
-#[inline(always)]
-fn unique<const D: usize>(sums: &[u16; D], best: usize, bound: u16) -> bool {
-    const L: usize = 32;
-    let mut below = [0u16; L];
-    for g in 0..D / L {
-        let sums: &[u16; L] = lanes(sums, g * L);
-        for i in 0..L {
-            below[i] += u16::from(sums[i] < bound);
-        }
+    let best = (first & 255) as usize;
+    if bounds.is_empty() {
+        return (best, true);
     }
-    let mut all = 0;
-    for i in 0..L {
-        all += below[i];
+    let bound = bounds[usize::from(sums[best])];
+    let mut below = 0u16;
+    for d in 0..D {
+        below += u16::from(sums[d] < bound);
     }
     let near = &sums[best.saturating_sub(1)..(best + 2).min(D)];
-    all == near.iter().map(|s| u16::from(*s < bound)).sum()
+    let near = near.iter().map(|s| u16::from(*s < bound)).sum();
+    (best, below == near)
 }
