@@ -286,19 +286,55 @@ pub fn sweep<const D: usize, const N: usize>(
     }
 }
 
+/// A buffer that begins at a cache line, so that no vector of a multiple of 64 bytes straddles two.
+struct Lines<T> {
+    data: Vec<T>,
+    begin: usize,
+}
+
+impl<T: Copy> Lines<T> {
+    fn new(value: T, len: usize) -> Self {
+        const LINE: usize = 64;
+        let data = vec![value; len + LINE];
+        // At most LINE elements; where an alignment can't be had the buffer is as good unaligned.
+        let begin = data.as_ptr().align_offset(LINE).min(LINE);
+        Self { data, begin }
+    }
+
+    fn len(&self) -> usize {
+        self.data.len()
+    }
+}
+
+impl<T> std::ops::Deref for Lines<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        &self.data[self.begin..]
+    }
+}
+
+impl<T> std::ops::DerefMut for Lines<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.data[self.begin..]
+    }
+}
+
 /// Buffers of [`block`].
 pub struct Scratch {
     /// Costs of the block.
-    costs: Vec<u8>,
+    costs: Lines<u8>,
     /// Of the sums of the block what the paths from below and from the right contribute.
-    partial: Vec<u16>,
+    partial: Lines<u16>,
     /// States of the paths from above.
     pub down_states: Vec<u8>,
     /// States of the paths from below.
     pub up_states: Vec<u8>,
     /// Sums of one row; `D` lanes a pixel between [`TILE`] of the highest value, which no
     /// right pixel takes.
-    sums: Vec<u16>,
+    sums: Lines<u16>,
     /// Disparity of each right pixel, mirrored as the census.
     right: Vec<u16>,
     /// Of each pixel of the row: integer winner, or the highest value where it is not to be
@@ -310,11 +346,11 @@ impl Scratch {
     pub fn new(width: usize, d: usize, n: usize) -> Self {
         let states = vec![u8::MAX; n * width * state_len(d)];
         Self {
-            costs: vec![0; BLOCK * width * d],
-            partial: vec![0; BLOCK * width * d],
+            costs: Lines::new(0, BLOCK * width * d),
+            partial: Lines::new(0, BLOCK * width * d),
             down_states: states.clone(),
             up_states: states,
-            sums: vec![u16::MAX; width * (d + TILE) + TILE],
+            sums: Lines::new(u16::MAX, width * (d + TILE) + TILE),
             right: vec![0; width.next_multiple_of(TILE)],
             winners: std::array::from_fn(|_| vec![0; width]),
         }
