@@ -7,6 +7,9 @@
 //! [`BLOCK`]th row ([`sweep`]). Then blocks of rows are independent of each other: [`block`] sweeps
 //! the paths from below once more, inside the block, and takes all others in one go with
 //! the sums and the winner.
+// Lanes are indices here, of several arrays at once.
+#![allow(clippy::needless_range_loop)]
+
 use super::{
     MAX_COST,
     simd::{self, Isa},
@@ -301,7 +304,8 @@ impl<T: Copy> Lines<T> {
         Self { data, begin }
     }
 
-    fn len(&self) -> usize {
+    /// Elements that are owned.
+    fn owned(&self) -> usize {
         self.data.len()
     }
 }
@@ -358,10 +362,10 @@ impl Scratch {
 
     pub fn bytes(&self) -> usize {
         let winners: usize = self.winners.iter().map(Vec::len).sum();
-        self.costs.len()
+        self.costs.owned()
             + self.down_states.len()
             + self.up_states.len()
-            + 2 * (self.partial.len() + self.sums.len() + self.right.len() + winners)
+            + 2 * (self.partial.owned() + self.sums.owned() + self.right.len() + winners)
     }
 }
 
