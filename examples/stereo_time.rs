@@ -1,5 +1,5 @@
 //! Times the stereo stage on a pair: `stereo_time LEFT.png RIGHT.png [X Y WIDTH HEIGHT] [key=value ...]`.
-//! Prints minimum and median of 21 runs on one thread, in milliseconds. `threads=N` takes N;
+//! Prints minimum and median of `runs=N` (21) runs on `threads=N` (1) threads, in milliseconds.
 //! `out=FILE.png` writes the disparity; other keys are those of the stereo stage's parameters.
 use std::{error::Error, path::Path, time::Instant};
 
@@ -37,11 +37,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             *image = Image::from_fn(w, h, |x, y| image.get(x0 + x, y0 + y));
         }
     }
-    let (mut threads, mut out_path) = (1, None);
+    let (mut threads, mut runs, mut out_path) = (1, 21, None);
     let mut keys = String::new();
     for setting in &settings {
         match setting.split_once('=') {
             Some(("threads", n)) => threads = n.parse()?,
+            Some(("runs", n)) => runs = n.parse::<usize>()?.max(1),
             Some(("out", path)) => out_path = Some(path),
             _ => keys += &format!("{setting}\n"),
         }
@@ -56,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .install(|| -> Result<_, Box<dyn Error + Send + Sync>> {
             let mut plan = Plan::new(&params, left.size(), None)?;
             let mut times = Vec::new();
-            for _ in 0..22 {
+            for _ in 0..=runs {
                 let start = Instant::now();
                 plan.run(
                     Input {

@@ -114,6 +114,7 @@ fn another_implementation() {
         p1: 10,
         p2: 120,
         p2_half_step: 0,
+        uniqueness_percent: 0,
         left_right: false,
         subpixel: false,
         speckle_max_area_px: 0,

@@ -152,7 +152,7 @@ fn a_known_shift() {
     let size = Size::new(300, 40);
     for shift in [0usize, 1, 17, 63, 100] {
         let texture = |x: usize, y: usize| ((x * x * 7 + y * 31 + x * y * 13) % 251) as u8;
-        let left = Image::from_fn(300, 40, |x, y| texture(x, y));
+        let left = Image::from_fn(300, 40, texture);
         let right = Image::from_fn(300, 40, |x, y| texture(x + shift, y));
         let out = run(
             Plan::new(&Params::default(), size, None).unwrap(),

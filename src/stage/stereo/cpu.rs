@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use super::{
     Input, Params, ParamsError,
     filter::{Gaps, Speckles},
-    kernel::{BLOCK, Frame, Scratch, Winner, state_len},
+    kernel::{BLOCK, Frame, Scratch, Winner, bounds, state_len},
     simd::{self, Isa},
 };
 use crate::{
@@ -36,6 +36,7 @@ pub struct Plan {
     isa: Isa,
     mask: Vec<u8>,
     p2: [u8; 256],
+    bounds: Vec<u16>,
     left: Vec<u8>,
     /// The two images with [`BORDER`] more pixels on both sides.
     padded: [Vec<u8>; 2],
@@ -116,6 +117,7 @@ impl Plan {
             isa,
             mask: mask.map_or(Vec::new(), |m| m.pixels().copied().collect()),
             p2: params.p2_table(),
+            bounds: bounds(params.uniqueness_percent),
             left: vec![0; size.area()],
             padded: [padded.clone(), padded],
             left_census: vec![[0; 4]; size.area()],
@@ -151,7 +153,7 @@ impl Plan {
                 .map(|s| s.states.len() + s.checkpoints.len())
                 .sum::<usize>()
             + self.scratch.iter().map(|s| lock(s).bytes()).sum::<usize>()
-            + 2 * (self.winners.len() + self.filtered.len())
+            + 2 * (self.winners.len() + self.filtered.len() + self.bounds.len())
             + self.speckles.bytes()
             + 4 * (self.last_valid.len() + self.left_census.len())
     }
@@ -214,7 +216,8 @@ impl Plan {
             p2: &self.p2,
         };
         let winner = Winner {
-            uniqueness_percent: self.params.uniqueness_percent.into(),
+            bounds: &self.bounds,
+            isa,
             left_right_max: self
                 .params
                 .left_right
@@ -226,6 +229,7 @@ impl Plan {
             let (states, checkpoints) = (&mut sweep.states, &mut sweep.checkpoints);
             simd::sweep::<D, N>(isa, &frame, columns, sweep.up, states, checkpoints);
         });
+
         let (sweeps, scratch) = (&self.sweeps, &self.scratch);
         let wide = width + 2;
         self.winners[wide..][..height * wide]
@@ -313,6 +317,7 @@ impl Stage for Plan {
     fn run(&mut self, input: Input<'_>, output: &mut Disparity) {
         assert_eq!(output.size(), self.size, "an output of another size");
         self.census(input);
+
         match (self.params.disparities, self.params.paths) {
             (64, 4) => self.aggregate::<64, 1>(),
             (128, 4) => self.aggregate::<128, 1>(),

@@ -1,4 +1,7 @@
 //! What is done to the winners: median, speckles, gaps.
+// Lanes are indices here, of several arrays at once.
+#![allow(clippy::needless_range_loop)]
+
 use crate::frame::INVALID;
 
 /// A sorting network for 9 values.
@@ -57,8 +60,8 @@ fn median_lanes<const L: usize>(rows: [&[u16]; 3], x: usize, out: &mut [u16]) {
     let mut valid = [0u16; L];
     for i in 0..9 {
         let from = &rows[i / 3][x + i % 3..][..L];
+        v[i].copy_from_slice(from);
         for lane in 0..L {
-            v[i][lane] = from[lane];
             valid[lane] += u16::from(from[lane] != INVALID);
         }
     }

@@ -7,7 +7,13 @@
 //! [`BLOCK`]th row ([`sweep`]). Then blocks of rows are independent of each other: [`block`] sweeps
 //! the paths from below once more, inside the block, and takes all others in one go with
 //! the sums and the winner.
-use super::MAX_COST;
+// Lanes are indices here, of several arrays at once.
+#![allow(clippy::needless_range_loop)]
+
+use super::{
+    MAX_COST,
+    simd::{self, Isa},
+};
 use crate::frame::INVALID;
 
 /// Rows of a block.
@@ -39,10 +45,24 @@ pub struct Frame<'a> {
     pub p2: &'a [u8; 256],
 }
 
+/// The table of [`Winner`] for `percent`: with s and the winner's v, s (100 - percent) >= 100 v.
+pub fn bounds(percent: u16) -> Vec<u16> {
+    let bound = |sum: u32| (sum * 100).div_ceil(100 - u32::from(percent));
+    let bounds = (0..=8 * 255).map(|sum| bound(sum).min(u16::MAX.into()) as u16);
+    if percent == 0 {
+        Vec::new()
+    } else {
+        bounds.collect()
+    }
+}
+
 /// How winners become disparities.
 #[derive(Clone, Copy)]
-pub struct Winner {
-    pub uniqueness_percent: u32,
+pub struct Winner<'a> {
+    /// For each sum of a winner, what all but its neighbours must reach; empty = anything.
+    pub bounds: &'a [u16],
+    /// With which instructions the winner is searched for.
+    pub isa: Isa,
     pub left_right_max: Option<u16>,
     pub subpixel: bool,
 }
@@ -132,7 +152,13 @@ impl<'a> CostRow<'a> {
             cost[d] = n.wrapping_add((l[3] ^ r3[d]).count_ones() as u8);
         }
         if x + 1 < D {
-            cost[x + 1..].fill(MAX_COST as u8);
+            for d in 0..D {
+                cost[d] = if d as u8 > x as u8 {
+                    MAX_COST as u8
+                } else {
+                    cost[d]
+                };
+            }
         }
     }
 }
@@ -263,19 +289,56 @@ pub fn sweep<const D: usize, const N: usize>(
     }
 }
 
+/// A buffer that begins at a cache line, so that no vector of a multiple of 64 bytes straddles two.
+struct Lines<T> {
+    data: Vec<T>,
+    begin: usize,
+}
+
+impl<T: Copy> Lines<T> {
+    fn new(value: T, len: usize) -> Self {
+        const LINE: usize = 64;
+        let data = vec![value; len + LINE];
+        // At most LINE elements; where an alignment can't be had the buffer is as good unaligned.
+        let begin = data.as_ptr().align_offset(LINE).min(LINE);
+        Self { data, begin }
+    }
+
+    /// Elements that are owned.
+    fn owned(&self) -> usize {
+        self.data.len()
+    }
+}
+
+impl<T> std::ops::Deref for Lines<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        &self.data[self.begin..]
+    }
+}
+
+impl<T> std::ops::DerefMut for Lines<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.data[self.begin..]
+    }
+}
+
 /// Buffers of [`block`].
 pub struct Scratch {
     /// Costs of the block.
-    costs: Vec<u8>,
+    costs: Lines<u8>,
     /// Of the sums of the block what the paths from below and from the right contribute.
-    partial: Vec<u16>,
+    partial: Lines<u16>,
     /// States of the paths from above.
     pub down_states: Vec<u8>,
     /// States of the paths from below.
     pub up_states: Vec<u8>,
     /// Sums of one row; `D` lanes a pixel between [`TILE`] of the highest value, which no
     /// right pixel takes.
-    sums: Vec<u16>,
+    sums: Lines<u16>,
     /// Disparity of each right pixel, mirrored as the census.
     right: Vec<u16>,
     /// Of each pixel of the row: integer winner, or the highest value where it is not to be
@@ -287,11 +350,11 @@ impl Scratch {
     pub fn new(width: usize, d: usize, n: usize) -> Self {
         let states = vec![u8::MAX; n * width * state_len(d)];
         Self {
-            costs: vec![0; BLOCK * width * d],
-            partial: vec![0; BLOCK * width * d],
+            costs: Lines::new(0, BLOCK * width * d),
+            partial: Lines::new(0, BLOCK * width * d),
             down_states: states.clone(),
             up_states: states,
-            sums: vec![u16::MAX; width * (d + TILE) + TILE],
+            sums: Lines::new(u16::MAX, width * (d + TILE) + TILE),
             right: vec![0; width.next_multiple_of(TILE)],
             winners: std::array::from_fn(|_| vec![0; width]),
         }
@@ -299,10 +362,10 @@ impl Scratch {
 
     pub fn bytes(&self) -> usize {
         let winners: usize = self.winners.iter().map(Vec::len).sum();
-        self.costs.len()
+        self.costs.owned()
             + self.down_states.len()
             + self.up_states.len()
-            + 2 * (self.partial.len() + self.sums.len() + self.right.len() + winners)
+            + 2 * (self.partial.owned() + self.sums.owned() + self.right.len() + winners)
     }
 }
 
@@ -312,7 +375,7 @@ impl Scratch {
 pub fn block<const D: usize, const N: usize>(
     frame: &Frame<'_>,
     (y0, y1): (usize, usize),
-    how: Winner,
+    how: Winner<'_>,
     scratch: &mut Scratch,
     out: &mut [u16],
 ) {
@@ -322,7 +385,7 @@ pub fn block<const D: usize, const N: usize>(
     }
     for y in y0..y1 {
         let out = &mut out[(y - y0) * (w + 2) + 1..][..w];
-        down_and_along::<D, N>(frame, y, (y - y0) * w * D, how.uniqueness_percent, scratch);
+        down_and_along::<D, N>(frame, y, (y - y0) * w * D, how.bounds, how.isa, scratch);
         let [winners, before, after] = &scratch.winners;
         if how.subpixel {
             refine(winners, before, after, out);
@@ -371,21 +434,30 @@ fn up_and_back<const D: usize, const N: usize>(
         let mut partial = [0u16; D];
         let paths = 2 + 2 * N as u16;
         for d in 0..D {
-            let costs = u16::from(costs[d]).wrapping_mul(paths);
-            partial[d] = costs.wrapping_add(u16::from(back[d]));
+            partial[d] = u16::from(costs[d]).wrapping_mul(paths);
         }
-        add(&mut partial, &up);
-        *lanes_mut(&mut scratch.partial, at + x * D) = partial;
+        *lanes_mut(&mut scratch.partial, at + x * D) = add(&partial, &back, &up);
     }
 }
 
+/// `sums` and M of one path of the row and `N` from another row.
 #[inline(always)]
-fn add<const D: usize, const N: usize>(sums: &mut [u16; D], paths: &[[u8; D]; N]) {
-    for path in paths {
+fn add<const D: usize, const N: usize>(
+    sums: &[u16; D],
+    of_row: &[u8; D],
+    paths: &[[u8; D]; N],
+) -> [u16; D] {
+    let mut all = [0; D];
+    for d in 0..D {
+        let two = u16::from(of_row[d]).wrapping_add(u16::from(paths[0][d]));
+        all[d] = sums[d].wrapping_add(two);
+    }
+    for path in &paths[1..] {
         for d in 0..D {
-            sums[d] = sums[d].wrapping_add(u16::from(path[d]));
+            all[d] = all[d].wrapping_add(u16::from(path[d]));
         }
     }
+    all
 }
 
 /// The paths from above and from the left through one row, its sums, and the winners.
@@ -394,24 +466,23 @@ fn down_and_along<const D: usize, const N: usize>(
     frame: &Frame<'_>,
     y: usize,
     at: usize,
-    uniqueness_percent: u32,
+    bounds: &[u16],
+    isa: Isa,
     scratch: &mut Scratch,
 ) {
     let w = frame.width;
     let mut state = [u8::MAX; 2 + 256];
     start::<D>(&mut state);
-    let (mut down, mut along) = ([[0; D]; N], [[0; D]; 1]);
+    let (mut down, mut along) = ([[0; D]; N], [0; D]);
     let [winners, before, after] = &mut scratch.winners;
     for x in 0..w {
         let to = y * w + x;
         let costs: &[u8; D] = lanes(&scratch.costs, at + x * D);
         let jump = if x == 0 { 0 } else { p2(frame, to - 1, to) };
-        step(&mut state, costs, frame.p1, jump, &mut along[0]);
+        step(&mut state, costs, frame.p1, jump, &mut along);
         let states = &mut scratch.down_states;
         step_rows::<D, N>(frame, (0, w), (x, y), false, states, costs, &mut down);
-        let mut sums: [u16; D] = *lanes(&scratch.partial, at + x * D);
-        add(&mut sums, &along);
-        add(&mut sums, &down);
+        let sums = add(lanes(&scratch.partial, at + x * D), &along, &down);
         let to_right: &mut [u16; D] = lanes_mut(&mut scratch.sums, TILE + x * (D + TILE));
         if frame.mask.get(to) == Some(&0) {
             *to_right = [u16::MAX; D];
@@ -419,8 +490,7 @@ fn down_and_along<const D: usize, const N: usize>(
             continue;
         }
         *to_right = sums;
-        let best = first_least(&sums);
-        let unique = uniqueness_percent == 0 || unique(&sums, best, uniqueness_percent);
+        let (best, unique) = simd::winner(isa, &sums, bounds);
         winners[x] = if unique { best as u16 } else { u16::MAX };
         (before[x], after[x]) = (0, 0);
         if 0 < best && best + 1 < D {
@@ -480,9 +550,10 @@ fn right_winners<const D: usize>(w: usize, sums: &[u16], right: &mut [u16]) {
     }
 }
 
-/// The place of the smallest sum, the first among equals.
+/// The place of the smallest sum, the first among equals; and whether no sum but its own and its
+/// two neighbours' is below its bound.
 #[inline(always)]
-fn first_least<const D: usize>(sums: &[u16; D]) -> usize {
+pub fn winner<const D: usize>(sums: &[u16; D], bounds: &[u16]) -> (usize, bool) {
     // Sum and place in one number, and explicit lanes: a search for the place would become a
     // loop of branches.
     const L: usize = 8;
@@ -501,20 +572,16 @@ fn first_least<const D: usize>(sums: &[u16; D]) -> usize {
     for i in 0..L {
         first = first.min(least[i]);
     }
-    (first & 255) as usize
-}
-
-#[inline(always)]
-fn unique<const D: usize>(sums: &[u16; D], best: usize, percent: u32) -> bool {
-    // s * (100 - u) < least * 100, as s < bound.
-    let bound = (u32::from(sums[best]) * 100).div_ceil(100 - percent);
-    let bound = bound.min(u16::MAX.into()) as u16;
-    let mut rivals = 0u16;
+    let best = (first & 255) as usize;
+    if bounds.is_empty() {
+        return (best, true);
+    }
+    let bound = bounds[usize::from(sums[best])];
+    let mut below = 0u16;
     for d in 0..D {
-        rivals += u16::from(sums[d] < bound);
+        below += u16::from(sums[d] < bound);
     }
-    for near in &sums[best.saturating_sub(1)..(best + 2).min(D)] {
-        rivals -= u16::from(*near < bound);
-    }
-    rivals == 0
+    let near = &sums[best.saturating_sub(1)..(best + 2).min(D)];
+    let near = near.iter().map(|s| u16::from(*s < bound)).sum();
+    (best, below == near)
 }

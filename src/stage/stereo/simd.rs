@@ -88,7 +88,7 @@ dispatched! {
     fn block<const D, const N> = kernel::block(
         frame: &kernel::Frame<'_>,
         rows: (usize, usize),
-        winner: kernel::Winner,
+        winner: kernel::Winner<'_>,
         scratch: &mut kernel::Scratch,
         out: &mut [u16],
     );
@@ -96,4 +96,67 @@ dispatched! {
     fn census_row = kernel::census_row(rows: [&[u8]; 7], planes: &mut [u8]);
     /// See [`filter::median_row`].
     fn median_row = filter::median_row(rows: [&[u16]; 3], out: &mut [u16]);
+}
+
+/// See [`kernel::winner`].
+#[inline(always)]
+pub fn winner<const D: usize>(isa: Isa, sums: &[u16; D], bounds: &[u16]) -> (usize, bool) {
+    match isa {
+        Isa::Baseline => kernel::winner(sums, bounds),
+        // SAFETY: `available` alone makes these values, where it found AVX2 (which AVX-512 implies).
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 | Isa::Avx512 => unsafe { winner_avx2(sums, bounds) },
+    }
+}
+
+/// Compares to bits, one a disparity: what the vectoriser does not do.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx2,popcnt")]
+fn winner_avx2<const D: usize>(sums: &[u16; D], bounds: &[u16]) -> (usize, bool) {
+    use std::arch::x86_64::*;
+
+    let load = |at: usize| {
+        let lanes: &[u16; 16] = sums[at..].first_chunk().unwrap_or(&[u16::MAX; 16]);
+        // SAFETY: 16 readable lanes of 16 bits; no alignment is asked for.
+        unsafe { _mm256_loadu_si256(lanes.as_ptr().cast()) }
+    };
+    let mut least = load(0);
+    for at in (16..D).step_by(16) {
+        least = _mm256_min_epu16(least, load(at));
+    }
+    let halves = _mm_min_epu16(
+        _mm256_castsi256_si128(least),
+        _mm256_extracti128_si256::<1>(least),
+    );
+    let least = _mm_extract_epi16::<0>(_mm_minpos_epu16(halves)) as u16;
+    // Bits of 32 disparities whose sum is at most `most`.
+    let up_to = |most: u16, at: usize| {
+        let most = _mm256_set1_epi16(most as i16);
+        let within = |at: usize| {
+            let sums = load(at);
+            _mm256_cmpeq_epi16(_mm256_min_epu16(sums, most), sums)
+        };
+        let bytes = _mm256_packs_epi16(within(at), within(at + 16));
+        // Packing works within halves; this restores the order.
+        _mm256_movemask_epi8(_mm256_permute4x64_epi64::<0b11_01_10_00>(bytes)) as u32
+    };
+    let mut best = 0;
+    for at in (0..D).step_by(32).rev() {
+        let bits = up_to(least, at);
+        if bits != 0 {
+            best = at + bits.trailing_zeros() as usize;
+        }
+    }
+    let bound = bounds.get(usize::from(least)).copied().unwrap_or(0);
+    let Some(most) = bound.checked_sub(1) else {
+        return (best, true);
+    };
+    let mut below = 0;
+    for at in (0..D).step_by(32) {
+        below += up_to(most, at).count_ones();
+    }
+    let near = &sums[best.saturating_sub(1)..(best + 2).min(D)];
+    let near = near.iter().map(|s| u32::from(*s <= most)).sum();
+    (best, below == near)
 }
