@@ -379,35 +379,31 @@ impl Scratch {
         }
     }
 
-    /// Cost of the best path whose last stixel is an object on the rows `b..=t`.
-    #[inline]
-    fn candidate(&self, tables: &Tables, b: usize, t: usize) -> i32 {
-        let cut = &self.cuts[b];
-        let mean = tables.mean(
-            self.sums[t + 1] - cut.sum,
-            self.counts[t + 1] - cut.count,
-            self.unseen,
-        );
-        let (g, o, s) = cut.transitions(mean, tables.sky_tolerance);
-        let below = g.min(o).min(s);
-        if below == IMPOSSIBLE {
-            return IMPOSSIBLE;
-        }
-        let n = tables.model(mean);
-        let d = self.models;
-        below + (self.object[(t + 1) * d + n] - self.object[b * d + n])
-    }
-
     fn best_object(&self, tables: &Tables, ground: &Ground, t: usize) -> Best {
         let mut cost = first_object(tables, ground, t) + self.object_cost(tables, 0, t + 1);
         let mut from = 0;
+        let d = self.models;
+        let (below, here) = self.object[..(t + 2) * d].split_at((t + 1) * d);
+        let (sum, count) = (self.sums[t + 1], self.counts[t + 1]);
+        // Cost of the best path whose last stixel is an object on the rows `b..=t`.
+        let candidate = |b: usize| {
+            let cut = &self.cuts[b];
+            let mean = tables.mean(sum - cut.sum, count - cut.count, self.unseen);
+            let (g, o, s) = cut.transitions(mean, tables.sky_tolerance);
+            let prior = g.min(o).min(s);
+            if prior == IMPOSSIBLE {
+                return IMPOSSIBLE;
+            }
+            let n = tables.model(mean);
+            prior + (here[n] - below[b * d + n])
+        };
         // The winner of the row below is a good guess, and a good guess leaves few cuts.
         let guess = t
             .checked_sub(1)
             .map_or(0, |p| self.best[p][Class::Object as usize].from as usize);
         for b in [guess, t] {
             if b > 0 {
-                let c = self.candidate(tables, b, t);
+                let c = candidate(b);
                 if c < cost || c == cost && b < from {
                     (cost, from) = (c, b);
                 }
@@ -420,7 +416,7 @@ impl Scratch {
             let mut limit = cost - floor;
             for (b, &key) in (first..).zip(keys) {
                 if key <= limit {
-                    let c = self.candidate(tables, b, t);
+                    let c = candidate(b);
                     if c < cost || c == cost && b < from {
                         (cost, from) = (c, b);
                         limit = cost - floor;
@@ -430,13 +426,12 @@ impl Scratch {
             cost
         };
         let mut best = look(tile * TILE, &self.keys[tile * TILE..=t], self.least[t + 1]);
-        let d = self.models;
         let (start, rows) = self.tile.split_at(d);
-        let here = least_difference(&rows[t % TILE * d..][..d], start);
-        let here = i32::from(here) * i32::from(COARSE);
-        let below = self.tile_keys.iter().zip(&self.span).take(tile);
-        for (i, (&tile_key, &span)) in below.enumerate().rev() {
-            let floor = span + here;
+        let least = least_difference(&rows[t % TILE * d..][..d], start);
+        let least = i32::from(least) * i32::from(COARSE);
+        let tiles = self.tile_keys.iter().zip(&self.span).take(tile);
+        for (i, (&tile_key, &span)) in tiles.enumerate().rev() {
+            let floor = span + least;
             if tile_key <= best - floor {
                 let first = i * TILE;
                 best = look(first, &self.keys[first..first + TILE], floor);
