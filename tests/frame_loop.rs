@@ -328,7 +328,7 @@ fn a_stalled_source_is_said_once_and_late_frames_are_dropped() {
     steps.extend((0..7).map(|_| Step::Silence));
     steps.extend((2..7).map(Step::Frame));
     let (seen, ..) = run(Pace::Realtime, &[STEREO], steps, quick);
-    let mut gaps = vec![(2, Gap::CameraLost)];
+    let mut gaps = vec![(1, Gap::CameraLost)];
     gaps.extend([2, 3, 4].map(|i| (i, Gap::Dropped)));
     assert_eq!(seen.gaps, gaps);
     // At 470 ms, frame 4 (of 400) is past its deadline of 450 and frame 5 is to come.

@@ -24,7 +24,7 @@ pub enum Gap {
     SizeChanged,
     /// A column had more stixels than its list holds; the nearest ones were kept.
     StixelOverflow,
-    /// The road could not be measured; the last good one or the calibration stands in.
+    /// The road could not be measured: the last good one, or the assumed camera, stands in.
     RoadHeld,
 }
 

@@ -29,10 +29,7 @@ pub trait Backend {
     fn run(&mut self, unit: usize, slot: &mut Slot, laps: &mut Laps<'_>);
 
     /// Takes the result of an optional unit out of the slot: it was skipped, or came too late.
-    fn withdraw(&mut self, _unit: usize, _slot: &mut Slot) {}
-
-    /// Forgets what was learnt from earlier frames.
-    fn reset(&mut self) {}
+    fn withdraw(&mut self, unit: usize, slot: &mut Slot);
 }
 
 /// Notes when stages start and end, relative to the frame's arrival.

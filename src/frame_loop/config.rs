@@ -79,6 +79,14 @@ pub enum LoopConfigError {
     /// A deadline of nothing, or of more than a minute.
     #[error("deadline_us = {0}: expected 1 to 60000000")]
     Deadline(u64),
+    /// A budget of nothing, or of more than a minute.
+    #[error("budget_us.{stage} = {found}: expected 1 to 60000000")]
+    Budget {
+        /// Whose.
+        stage: StageId,
+        /// Its value, microseconds.
+        found: u64,
+    },
     /// No silence, or an unreasonable one.
     #[error("stall_periods = {0}: expected 1 to 1000")]
     Stall(u64),
@@ -92,6 +100,12 @@ impl LoopConfig {
     pub fn validate(&self) -> Result<(), LoopConfigError> {
         if !(1..=60_000_000).contains(&self.deadline_us) {
             return Err(LoopConfigError::Deadline(self.deadline_us));
+        }
+        for stage in StageId::ORDER {
+            let found = self.budget_us.ns(stage) / 1000;
+            if !(1..=60_000_000).contains(&found) {
+                return Err(LoopConfigError::Budget { stage, found });
+            }
         }
         if !(1..=1000).contains(&self.stall_periods) {
             return Err(LoopConfigError::Stall(self.stall_periods));

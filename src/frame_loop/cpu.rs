@@ -12,34 +12,21 @@ use crate::{
 
 use super::{Backend, Laps, Slot, StageId, Unit};
 
-/// With both cameras.
-const STEREO: [Unit; 4] = [
+/// On the CPU each stage is a unit of its own.
+const fn unit(stage: StageId) -> Unit {
     Unit {
-        stages: &[StageId::Rectify],
-    },
-    Unit {
-        stages: &[StageId::Stereo],
-    },
-    Unit {
-        stages: &[StageId::Road],
-    },
-    Unit {
-        stages: &[StageId::Stixel],
-    },
-];
-
-/// With stored disparities, which are rectified already.
-const STORED: [Unit; 3] = [
-    Unit {
-        stages: &[StageId::Rectify],
-    },
-    Unit {
-        stages: &[StageId::Road],
-    },
-    Unit {
-        stages: &[StageId::Stixel],
-    },
-];
+        stages: match stage {
+            StageId::Rectify => &[StageId::Rectify],
+            StageId::Stereo => &[StageId::Stereo],
+            StageId::Road => &[StageId::Road],
+            StageId::Stixel => &[StageId::Stixel],
+            StageId::Egomotion => &[StageId::Egomotion],
+            StageId::Foreground => &[StageId::Foreground],
+            StageId::Logo => &[StageId::Logo],
+            StageId::Forest => &[StageId::Forest],
+        },
+    }
+}
 
 /// Why a chain of stages can't be built.
 #[derive(Debug, thiserror::Error)]
@@ -101,6 +88,15 @@ impl CpuBackend {
         Ok(Self {
             road: road::cpu::Plan::new(&config.road, size, &camera, range, rectify.mask())?,
             stixel: stixel::cpu::Plan::new(&config.stixel, size, &camera, range)?,
+            units: StageId::ORDER
+                .into_iter()
+                .filter(|stage| match stage {
+                    StageId::Rectify | StageId::Road | StageId::Stixel => true,
+                    StageId::Stereo => stereo.is_some(),
+                    _ => false,
+                })
+                .map(unit)
+                .collect(),
             rectify,
             stereo,
             camera,
@@ -137,11 +133,7 @@ impl Backend for CpuBackend {
     }
 
     fn units(&self) -> &[Unit] {
-        if self.stereo.is_some() {
-            &STEREO
-        } else {
-            &STORED
-        }
+        &self.units
     }
 
     fn run(&mut self, unit: usize, slot: &mut Slot, laps: &mut Laps<'_>) {
@@ -192,12 +184,16 @@ impl Backend for CpuBackend {
         laps.lap(stage, from);
     }
 
-    fn reset(&mut self) {
-        self.rectify.reset();
-        self.road.reset();
-        self.stixel.reset();
-        if let Some(stereo) = &mut self.stereo {
-            stereo.reset();
+    fn withdraw(&mut self, _unit: usize, _slot: &mut Slot) {
+        // No unit of this backend is optional yet.
+    }
+}
+
+/// Masked pixels say nothing, wherever their disparity comes from.
+fn invalidate(disparity: &mut Disparity, mask: &Mask) {
+    for (row, usable) in disparity.rows_mut().zip(mask.rows()) {
+        for (d, _) in row.iter_mut().zip(usable).filter(|(_, m)| **m == 0) {
+            *d = INVALID;
         }
     }
 }

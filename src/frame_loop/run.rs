@@ -5,7 +5,7 @@ use std::{
 };
 
 use crate::{
-    frame::{FrameId, FrameSet, Gap, GapSet, Outcome, StageTiming, Timestamp},
+    frame::{FrameId, FrameSet, Gap, GapSet, MAX_STAGES, Outcome, StageTiming, Timestamp},
     sink::{Sink, SinkError, View},
     source::{Next, Source},
 };
@@ -25,6 +25,9 @@ pub enum Pace {
 /// How long one wait for the source may last: the bound within which a stop is noticed.
 const WAIT_NS: u64 = 50_000_000;
 
+/// Most units that a backend may have.
+const MAX_UNITS: usize = MAX_STAGES;
+
 /// Period assumed before two frames have been seen.
 const FIRST_PERIOD_NS: u64 = 100_000_000;
 
@@ -35,14 +38,16 @@ pub struct FrameLoop<'a, B, C> {
     config: LoopConfig,
     pace: Pace,
     slot: Slot,
-    expected: heapless::Vec<Expectation, 8>,
+    expected: heapless::Vec<Expectation, MAX_UNITS>,
     /// Clock time and timestamp of the first frame: where the drive's time lies on the clock.
     epoch: Option<(Timestamp, Timestamp)>,
-    last_stamp: Option<Timestamp>,
+    /// The last frame seen, computed or not.
+    last: Option<FrameId>,
     period_ns: u64,
     /// What came after a frame that was looked past, and waits for its turn.
     ahead: Option<Next>,
-    waited_ns: u64,
+    /// When the source last gave something.
+    heard: Timestamp,
     lost: bool,
 }
 
@@ -71,10 +76,10 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
             slot,
             expected,
             epoch: None,
-            last_stamp: None,
+            last: None,
             period_ns: FIRST_PERIOD_NS,
             ahead: None,
-            waited_ns: 0,
+            heard: clock.now(),
             lost: false,
         }
     }
@@ -93,12 +98,12 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
             match self.ahead.take().unwrap_or_else(|| source.next(WAIT_NS)) {
                 Next::End => break,
                 Next::Gap(id, gap) => {
-                    self.alive();
+                    self.heard(id);
                     sink.gap(id, gap)?;
                 }
                 Next::Nothing => self.nothing(sink)?,
                 Next::Frame(set) => {
-                    self.alive();
+                    self.heard(set.id);
                     self.frame(set, source, sink, stop)?;
                 }
             }
@@ -106,24 +111,29 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
         Ok(())
     }
 
-    /// Something came: the camera is there.
-    fn alive(&mut self) {
-        self.waited_ns = 0;
+    /// Something came: the camera is there. Frames left out do not lengthen the period.
+    fn heard(&mut self, id: FrameId) {
+        if let Some(last) = self.last.replace(id)
+            && id.index > last.index
+            && id.timestamp > last.timestamp
+        {
+            self.period_ns = id.timestamp.since(last.timestamp) / (id.index - last.index) as u64;
+        }
+        self.heard = self.clock.now();
         self.lost = false;
     }
 
-    /// Nothing came: says so once when it has lasted too long.
+    /// Nothing came: says so once when it has lasted too long, under the last frame that came.
     fn nothing(&mut self, sink: &mut impl Sink) -> Result<(), SinkError> {
-        self.waited_ns = self.waited_ns.saturating_add(WAIT_NS);
         let bound = self.period_ns.saturating_mul(self.config.stall_periods);
-        if !self.lost && self.epoch.is_some() && self.waited_ns > bound {
+        let silence = self.clock.now().since(self.heard);
+        if let Some(last) = self.last
+            && self.pace == Pace::Realtime
+            && !self.lost
+            && silence > bound
+        {
             self.lost = true;
-            let next = FrameId {
-                index: self.slot.set.id.index + 1,
-                number: self.slot.set.id.number + 1,
-                timestamp: self.slot.set.id.timestamp.plus_ns(self.period_ns),
-            };
-            sink.gap(next, Gap::CameraLost)?;
+            sink.gap(last, Gap::CameraLost)?;
         }
         Ok(())
     }
@@ -169,6 +179,7 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
             loop {
                 match source.next(0) {
                     Next::Frame(newer) if self.arrival(newer.id) <= self.clock.now() => {
+                        self.heard(newer.id);
                         arrival = self.arrival(newer.id);
                         let older = mem::replace(&mut set, newer);
                         sink.gap(older.id, Gap::Dropped)?;
@@ -181,20 +192,16 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
                     }
                 }
             }
+            let now = self.clock.now();
             let deadline = arrival.plus_ns(self.config.deadline_us * 1000);
-            if deadline <= self.clock.now() {
+            if deadline <= now {
+                // What is as far behind need not even be decoded.
+                source.skip_before(set.id.timestamp.plus_ns(now.since(deadline)));
                 sink.gap(set.id, Gap::Dropped)?;
                 source.recycle(set);
                 return Ok(());
             }
         }
-        if let Some(last) = self.last_stamp
-            && set.id.timestamp > last
-        {
-            self.period_ns = set.id.timestamp.since(last);
-        }
-        self.last_stamp = Some(set.id.timestamp);
-
         let spent = mem::replace(&mut self.slot.set, set);
         self.compute(arrival);
         let view = View {

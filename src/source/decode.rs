@@ -17,6 +17,16 @@ pub(super) struct Fault {
     pub text: String,
 }
 
+impl Fault {
+    /// Left out because it would be of no use any more.
+    pub fn dropped() -> Self {
+        Self {
+            gap: Gap::Dropped,
+            text: "not decoded, its deadline has passed".into(),
+        }
+    }
+}
+
 /// Reads the frames of one segment, keeping its memory.
 pub(super) struct Loader {
     file_size: Size,

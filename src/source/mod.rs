@@ -31,7 +31,7 @@ pub use layout::{DriveKind, FrameFiles};
 pub use options::{CameraPair, Crop, DriveOptions, InputConfig, MaskSource, SourceConfig};
 pub use prefetch::Prefetch;
 
-use crate::frame::{FrameId, FrameSet, Gap};
+use crate::frame::{FrameId, FrameSet, Gap, Timestamp};
 
 /// What a source has to say when asked for the next frame.
 #[derive(Debug)]
@@ -51,6 +51,11 @@ pub enum Next {
 pub trait Source {
     /// The next frame in order, waiting at most `wait_ns`.
     fn next(&mut self, wait_ns: u64) -> Next;
+
+    /// Frames stamped before this instant are of no use any more: where they are not there yet,
+    /// they may come as a [`Gap::Dropped`] instead, so that a source that has fallen behind
+    /// catches up.
+    fn skip_before(&mut self, _stamp: Timestamp) {}
 
     /// Takes a frame set back for reuse.
     fn recycle(&mut self, set: Box<FrameSet>);

@@ -59,6 +59,8 @@ struct State {
     /// Place of the next frame to enter the queue.
     turn: usize,
     gaps: usize,
+    /// Frames stamped earlier need not be decoded.
+    skip_before: Timestamp,
     /// Nobody asks any more.
     closed: bool,
     /// A thread died before its work was done.
@@ -103,6 +105,7 @@ impl Prefetch {
                 ticket: range.start,
                 turn: range.start,
                 gaps: 0,
+                skip_before: Timestamp(0),
                 closed: false,
                 failed: false,
             }),
@@ -150,6 +153,10 @@ impl Shared {
         let _ward = Ward(self);
         while let Some((at, mut set)) = self.take() {
             let files = &self.frames[at];
+            if files.id.timestamp < self.lock().skip_before {
+                self.deliver(at, set, Err(Fault::dropped()));
+                continue;
+            }
             if !loader.fits(&set) {
                 *set = loader.frame_set();
             }
@@ -263,6 +270,10 @@ impl Source for Prefetch {
         self.next += 1;
         shared.moved.notify_all();
         next
+    }
+
+    fn skip_before(&mut self, stamp: Timestamp) {
+        self.shared.lock().skip_before = stamp;
     }
 
     fn recycle(&mut self, set: Box<FrameSet>) {

@@ -84,6 +84,8 @@ pub(super) struct Scratch {
     pub edge: usize,
     /// Mean of an object without a measurement, units.
     unseen: i32,
+    /// Model disparities that a mean of this column's measurements can have: no others are summed.
+    models: usize,
     /// Prefix sums over rows; `[v]` is the sum of the rows below v.
     pub sums: Vec<u64>,
     pub counts: Vec<u32>,
@@ -116,6 +118,7 @@ impl Scratch {
             measured: vec![0; height],
             edge: disparities,
             unseen: 0,
+            models: disparities,
             sums: vec![0; n],
             counts: vec![0; n],
             ground: vec![0; n],
@@ -150,13 +153,20 @@ impl Scratch {
     /// Data cost of the rows `from..to` as an object of their mean.
     pub(super) fn object_cost(&self, tables: &Tables, from: usize, to: usize) -> i32 {
         let n = tables.model(self.mean(tables, from, to));
-        let d = tables.disparities;
+        let d = self.models;
         self.object[to * d + n] - self.object[from * d + n]
     }
 
     /// Solves the column in `measured` with its `edge`.
     pub(super) fn solve(&mut self, tables: &Tables, ground: &Ground) {
         self.unseen = tables.unseen(self.edge);
+        let largest = self.measured.iter().fold(self.unseen, |a, &d| a.max(d));
+        // Whole vectors.
+        self.models = (tables.model(largest) + 1)
+            .next_multiple_of(16)
+            .min(tables.disparities);
+        self.object[..self.models].fill(0);
+        self.tile[..self.models].fill(0);
         self.prefix_sums(tables, ground);
         self.keys.fill(IMPOSSIBLE);
         // Best beginnings of a ground and a sky, less the prefix sum there.
@@ -164,7 +174,7 @@ impl Scratch {
         for t in 0..tables.height {
             self.add_object_row(tables, t);
             if t % TILE == 0 {
-                self.measure_spans(tables, t);
+                self.measure_spans(t);
             }
             if t > 0 {
                 self.add_cut(tables, ground, t);
@@ -187,7 +197,7 @@ impl Scratch {
             self.means[t] = self.mean(tables, object.from as usize, t + 1);
             self.best[t][Class::Object as usize] = object;
             if (t + 1) % TILE == 0 {
-                self.close_tile(tables, t / TILE);
+                self.close_tile(t / TILE);
             }
         }
     }
@@ -231,26 +241,26 @@ impl Scratch {
 
     /// The prefix sums of object costs up to and with row `t`.
     fn add_object_row(&mut self, tables: &Tables, t: usize) {
-        let d = tables.disparities;
+        let d = self.models;
         let row = tables.object_row(self.measured[t], self.edge);
         self.least[t + 1] = self.least[t] + tables.object_least(row);
         let (below, above) = self.object[t * d..][..2 * d].split_at_mut(d);
-        let costs = tables.object_costs(row);
+        let costs = &tables.object_costs(row)[..d];
         for ((above, &below), &cost) in above.iter_mut().zip(&*below).zip(costs) {
             *above = below + i32::from(cost);
         }
         let (below, above) = self.tile[t % TILE * d..][..2 * d].split_at_mut(d);
-        let costs = tables.object_coarse(row);
+        let costs = &tables.object_coarse(row)[..d];
         for ((above, &below), &cost) in above.iter_mut().zip(&*below).zip(costs) {
             *above = below + cost;
         }
     }
 
     /// Gives the cuts of a tile that is full the keys that later tiles compare.
-    fn close_tile(&mut self, tables: &Tables, tile: usize) {
-        let d = tables.disparities;
+    fn close_tile(&mut self, tile: usize) {
+        let d = self.models;
         let first = tile * TILE;
-        let (rows, end) = self.tile.split_at(TILE * d);
+        let (rows, end) = self.tile[..(TILE + 1) * d].split_at(TILE * d);
         let mut tile_key = IMPOSSIBLE;
         for (i, row) in rows.chunks_exact(d).enumerate() {
             let key = &mut self.keys[first + i];
@@ -265,8 +275,8 @@ impl Scratch {
     }
 
     /// What lies between each tile below and the one that begins on row `t`.
-    fn measure_spans(&mut self, tables: &Tables, t: usize) {
-        let d = tables.disparities;
+    fn measure_spans(&mut self, t: usize) {
+        let d = self.models;
         let here = &self.object[t * d..][..d];
         for (j, span) in self.span[..t / TILE].iter_mut().enumerate() {
             let there = &self.object[(j + 1) * TILE * d..][..d];
@@ -369,35 +379,31 @@ impl Scratch {
         }
     }
 
-    /// Cost of the best path whose last stixel is an object on the rows `b..=t`.
-    #[inline]
-    fn candidate(&self, tables: &Tables, b: usize, t: usize) -> i32 {
-        let cut = &self.cuts[b];
-        let mean = tables.mean(
-            self.sums[t + 1] - cut.sum,
-            self.counts[t + 1] - cut.count,
-            self.unseen,
-        );
-        let (g, o, s) = cut.transitions(mean, tables.sky_tolerance);
-        let below = g.min(o).min(s);
-        if below == IMPOSSIBLE {
-            return IMPOSSIBLE;
-        }
-        let n = tables.model(mean);
-        let d = tables.disparities;
-        below + (self.object[(t + 1) * d + n] - self.object[b * d + n])
-    }
-
     fn best_object(&self, tables: &Tables, ground: &Ground, t: usize) -> Best {
         let mut cost = first_object(tables, ground, t) + self.object_cost(tables, 0, t + 1);
         let mut from = 0;
+        let d = self.models;
+        let (below, here) = self.object[..(t + 2) * d].split_at((t + 1) * d);
+        let (sum, count) = (self.sums[t + 1], self.counts[t + 1]);
+        // Cost of the best path whose last stixel is an object on the rows `b..=t`.
+        let candidate = |b: usize| {
+            let cut = &self.cuts[b];
+            let mean = tables.mean(sum - cut.sum, count - cut.count, self.unseen);
+            let (g, o, s) = cut.transitions(mean, tables.sky_tolerance);
+            let prior = g.min(o).min(s);
+            if prior == IMPOSSIBLE {
+                return IMPOSSIBLE;
+            }
+            let n = tables.model(mean);
+            prior + (here[n] - below[b * d + n])
+        };
         // The winner of the row below is a good guess, and a good guess leaves few cuts.
         let guess = t
             .checked_sub(1)
             .map_or(0, |p| self.best[p][Class::Object as usize].from as usize);
         for b in [guess, t] {
             if b > 0 {
-                let c = self.candidate(tables, b, t);
+                let c = candidate(b);
                 if c < cost || c == cost && b < from {
                     (cost, from) = (c, b);
                 }
@@ -410,7 +416,7 @@ impl Scratch {
             let mut limit = cost - floor;
             for (b, &key) in (first..).zip(keys) {
                 if key <= limit {
-                    let c = self.candidate(tables, b, t);
+                    let c = candidate(b);
                     if c < cost || c == cost && b < from {
                         (cost, from) = (c, b);
                         limit = cost - floor;
@@ -420,13 +426,12 @@ impl Scratch {
             cost
         };
         let mut best = look(tile * TILE, &self.keys[tile * TILE..=t], self.least[t + 1]);
-        let d = tables.disparities;
         let (start, rows) = self.tile.split_at(d);
-        let here = least_difference(&rows[t % TILE * d..][..d], start);
-        let here = i32::from(here) * i32::from(COARSE);
-        let below = self.tile_keys.iter().zip(&self.span).take(tile);
-        for (i, (&tile_key, &span)) in below.enumerate().rev() {
-            let floor = span + here;
+        let least = least_difference(&rows[t % TILE * d..][..d], start);
+        let least = i32::from(least) * i32::from(COARSE);
+        let tiles = self.tile_keys.iter().zip(&self.span).take(tile);
+        for (i, (&tile_key, &span)) in tiles.enumerate().rev() {
+            let floor = span + least;
             if tile_key <= best - floor {
                 let first = i * TILE;
                 best = look(first, &self.keys[first..first + TILE], floor);

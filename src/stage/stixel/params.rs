@@ -161,7 +161,7 @@ impl Default for Params {
             object_depth_m: 1.0,
             separation_m: 1.0,
             separation_px: 1.0,
-            sigma_height_m: 0.1,
+            sigma_height_m: 0.12,
             sigma_tilt_deg: 0.1,
             ground_tolerance_px: 3.0,
             sky_tolerance_px: 1.0,
