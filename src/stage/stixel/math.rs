@@ -139,8 +139,8 @@ pub(super) struct Reciprocals(Vec<u64>);
 impl Reciprocals {
     /// For divisors up to `largest`.
     pub(super) fn new(largest: usize) -> Self {
-        // Rounded up: the product exceeds the quotient by less than s / 2^63 * divisor / divisor,
-        // which is below 1 / divisor while s * divisor < 2^63.
+        // Rounded up by less than 1: the quotient is too large by less than s / 2^63, which is
+        // below 1 / n, and so does not reach the next whole number, while s * n < 2^63.
         Self(
             (0..=largest as u64)
                 .map(|n| (1u64 << 63).div_ceil(n.max(1)))

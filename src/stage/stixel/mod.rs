@@ -19,6 +19,9 @@
 //!   ground before object before sky.
 //! - A column without a single measurement is what the `p_..._if_missing` say; its stixels have
 //!   no disparity and no confidence.
+//! - Confidence: M = data cost of the rows as the best other class less that as their own, nats,
+//!   at least 0; `255 * M / (M + 8) * measured rows / rows`, rounded down. Other classes are an
+//!   object of the rows' mean, or ground below and sky above the horizon.
 //! - A road that does not rise downwards or is no number is no ground: all is object or sky.
 mod backtrack;
 pub mod cpu;
