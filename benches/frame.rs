@@ -27,7 +27,9 @@ use roadloop::{
 const SIZES: [(usize, usize); 4] = [(640, 480), (1024, 440), (1226, 370), (1280, 720)];
 
 fn grey(image: &Rgb) -> Image<u8> {
-    Image::from_fn(image.width(), image.height(), |x, y| grey_of(image.get(x, y)))
+    Image::from_fn(image.width(), image.height(), |x, y| {
+        grey_of(image.get(x, y))
+    })
 }
 
 /// The same frame, again and again.
@@ -84,9 +86,15 @@ fn run(frames: u64, config: &Config, rig: &Rig, set: &FrameSet) -> Duration {
         spare: vec![Box::new(set.clone()); 2],
     };
     let start = Instant::now();
-    FrameLoop::new(&mut backend, &MonotonicClock, slot, &config.frame_loop, Pace::Max)
-        .run(&mut source, &mut Nowhere, &AtomicBool::new(false))
-        .expect("nothing to write");
+    FrameLoop::new(
+        &mut backend,
+        &MonotonicClock,
+        slot,
+        &config.frame_loop,
+        Pace::Max,
+    )
+    .run(&mut source, &mut Nowhere, &AtomicBool::new(false))
+    .expect("nothing to write");
     start.elapsed()
 }
 
@@ -95,7 +103,10 @@ fn whole_frame(c: &mut Criterion) {
     group.sample_size(10);
     for (w, h) in SIZES {
         let size = Size::new(w, h);
-        let options = Options { size, ..Options::default() };
+        let options = Options {
+            size,
+            ..Options::default()
+        };
         let street = Street::new(&options).expect("a size that is drawn");
         let rendered = street.render(20);
         let mut set = FrameSet::stereo(size);
@@ -120,14 +131,23 @@ fn rectify(c: &mut Criterion) {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/calib/euroc_v1.yaml");
     let rig = calib::read(file.as_ref(), Pair::First).expect("a rig of our own");
     let size = rig.image_size().expect("a size");
-    let rectification = rig.rectification(size).expect("a rig that can be rectified");
+    let rectification = rig
+        .rectification(size)
+        .expect("a rig that can be rectified");
     let mut plan = Plan::new(&rectification, size, None).expect("the same size");
     let left = Image::from_fn(size.width, size.height, |x, y| (x * 7 + y * 13) as u8);
     let mut out = Rectified::new(size, true, false);
     c.bench_function("rectify/pair 752x480", |b| {
         b.iter(|| {
             let left = black_box(&left);
-            plan.run(Input { left, right: Some(left), left_rgb: None }, &mut out);
+            plan.run(
+                Input {
+                    left,
+                    right: Some(left),
+                    left_rgb: None,
+                },
+                &mut out,
+            );
         });
     });
 }

@@ -5,7 +5,6 @@ use std::{
     process::{Command, Output},
 };
 
-
 fn roadloop(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_roadloop"))
         .args(args)

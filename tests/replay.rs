@@ -37,7 +37,10 @@ fn small_drive(dir: &Path, seed: u64) -> PathBuf {
 }
 
 fn roadloop(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_roadloop")).args(args).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_roadloop"))
+        .args(args)
+        .output()
+        .unwrap()
 }
 
 fn text(path: &Path) -> &str {
@@ -50,7 +53,11 @@ fn replay(drive: &Path, out: &Path, extra: &[&str]) -> Value {
     let mut args = vec!["replay", text(drive), "--out", text(out)];
     args.extend(extra);
     let output = roadloop(&args);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     summary(out)
 }
 
@@ -60,7 +67,10 @@ fn summary(out: &Path) -> Value {
 
 fn names(dir: &Path) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(dir)
-        .map(|d| d.map(|e| e.unwrap().file_name().into_string().unwrap()).collect())
+        .map(|d| {
+            d.map(|e| e.unwrap().file_name().into_string().unwrap())
+                .collect()
+        })
         .unwrap_or_default();
     names.sort();
     names
@@ -85,7 +95,14 @@ fn the_files_of_a_replay() {
     let summary = replay(&drive, &out, &["--frames", "2..6", "--save", save]);
     assert_eq!(
         names(&out),
-        ["disparity", "disparity-colour", "overlay", "stixels.csv", "summary.json", "timing.csv"]
+        [
+            "disparity",
+            "disparity-colour",
+            "overlay",
+            "stixels.csv",
+            "summary.json",
+            "timing.csv"
+        ]
     );
     let pictures = ["000002.png", "000003.png", "000004.png", "000005.png"];
     for kind in save.split(',') {
@@ -96,21 +113,38 @@ fn the_files_of_a_replay() {
     assert_eq!(summary["frames"], 4);
     for key in ["digest", "config_hash", "calib_hash"] {
         let hash = summary[key].as_str().unwrap();
-        assert!(hash.len() == 16 && u64::from_str_radix(hash, 16).is_ok(), "{key}: {hash}");
+        assert!(
+            hash.len() == 16 && u64::from_str_radix(hash, 16).is_ok(),
+            "{key}: {hash}"
+        );
     }
     let parts: Vec<_> = summary["digests"].as_object().unwrap().keys().collect();
     assert_eq!(parts, ["disparity", "stixels"]);
     let stages: Vec<_> = summary["stages"].as_object().unwrap().keys().collect();
     assert_eq!(stages, ["rectify", "stereo", "road", "stixel"]);
-    for place in stages.iter().map(|s| &summary["stages"][s]).chain([&summary["frame"]]) {
+    for place in stages
+        .iter()
+        .map(|s| &summary["stages"][s])
+        .chain([&summary["frame"]])
+    {
         for key in ["p50_us", "p99_us", "p999_us", "max_us"] {
             assert!(place[key].as_f64().unwrap() > 0.0);
         }
     }
-    for (key, value) in [("backend", "cpu"), ("preset", "default"), ("version", env!("CARGO_PKG_VERSION"))] {
+    for (key, value) in [
+        ("backend", "cpu"),
+        ("preset", "default"),
+        ("version", env!("CARGO_PKG_VERSION")),
+    ] {
         assert_eq!(summary[key], value);
     }
-    assert!(summary["gaps"].as_object().unwrap().values().all(|n| n.as_u64().is_some()));
+    assert!(
+        summary["gaps"]
+            .as_object()
+            .unwrap()
+            .values()
+            .all(|n| n.as_u64().is_some())
+    );
 }
 
 #[test]
@@ -121,14 +155,21 @@ fn results_are_the_same_bytes_on_every_run_and_thread_count() {
         let out = tmp.path().join(name);
         let summary = replay(&drive, &out, &["--threads", threads]);
         let stixels = fs::read(out.join("stixels.csv")).unwrap();
-        (summary["digest"].clone(), summary["digests"].clone(), stixels)
+        (
+            summary["digest"].clone(),
+            summary["digests"].clone(),
+            stixels,
+        )
     };
     let one = run("one", "1");
     assert_eq!(one, run("again", "1"));
     assert_eq!(one, run("two", "2"));
     assert_eq!(one, run("five", "5"));
     let other = replay(&small_drive(tmp.path(), 2), &tmp.path().join("other"), &[]);
-    assert_ne!(one.0, other["digest"], "another street gives another digest");
+    assert_ne!(
+        one.0, other["digest"],
+        "another street gives another digest"
+    );
 }
 
 /// Digest and gaps, nothing else.
@@ -159,7 +200,13 @@ fn both_paces_give_the_same_digest_when_nothing_is_late() {
         let clock = MockClock::at(Timestamp(7));
         let mut sink = Digesting::default();
         replay
-            .run(&Config::default(), pace, &clock, &mut sink, &AtomicBool::new(false))
+            .run(
+                &Config::default(),
+                pace,
+                &clock,
+                &mut sink,
+                &AtomicBool::new(false),
+            )
             .unwrap();
         assert_eq!(sink.gaps, []);
         sink.digest.digests()
@@ -180,7 +227,12 @@ fn what_is_missing_or_damaged_in_mid_drive_is_a_counted_gap() {
 
     let whole = replay(&drive, &out, &[]);
     assert_eq!(whole["frames"], 5);
-    for (gap, count) in [("missing", 1), ("unreadable", 1), ("size_changed", 1), ("dropped", 0)] {
+    for (gap, count) in [
+        ("missing", 1),
+        ("unreadable", 1),
+        ("size_changed", 1),
+        ("dropped", 0),
+    ] {
         assert_eq!(whole["gaps"][gap], count, "{gap}");
     }
     assert_eq!(frames_in(&out.join("stixels.csv")), [0, 1, 3, 6, 7]);
@@ -190,10 +242,21 @@ fn what_is_missing_or_damaged_in_mid_drive_is_a_counted_gap() {
     let output = roadloop(&["replay", text(&drive), "--out", text(&strict), "--strict"]);
     assert_eq!(output.status.code(), Some(65));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    for part in ["missing 1", "unreadable 1", "size_changed 1", "000002", "000004", "000005"] {
+    for part in [
+        "missing 1",
+        "unreadable 1",
+        "size_changed 1",
+        "000002",
+        "000004",
+        "000005",
+    ] {
         assert!(said.contains(part), "no {part:?} in {said}");
     }
-    assert_eq!(summary(&strict)["digest"], whole["digest"], "results are written all the same");
+    assert_eq!(
+        summary(&strict)["digest"],
+        whole["digest"],
+        "results are written all the same"
+    );
 }
 
 #[test]
@@ -206,21 +269,39 @@ fn an_out_folder_in_use_is_refused_and_left_alone() {
     assert_eq!(output.status.code(), Some(64));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--force"));
     assert_eq!(names(&out), ["thesis.txt"]);
-    replay(&drive, &out, &["--force", "--frames", "..2", "--save", "none"]);
-    assert_eq!(names(&out), ["stixels.csv", "summary.json", "thesis.txt", "timing.csv"]);
+    replay(
+        &drive,
+        &out,
+        &["--force", "--frames", "..2", "--save", "none"],
+    );
+    assert_eq!(
+        names(&out),
+        ["stixels.csv", "summary.json", "thesis.txt", "timing.csv"]
+    );
 }
 
 #[test]
 fn a_stop_ends_in_good_order() {
     let tmp = tempfile::tempdir().unwrap();
     let (drive, out) = (tmp.path().join("drive"), tmp.path().join("out"));
-    let options =
-        Options { frames: 3, seed: 1, size: Size::new(203, 97), motion: Motion::Drive };
+    let options = Options {
+        frames: 3,
+        seed: 1,
+        size: Size::new(203, 97),
+        motion: Motion::Drive,
+    };
     write_drive(&options, &drive, &mut |_, _| {}).unwrap();
     // Frames a minute apart: the loop is waiting for the second when it is told to stop.
     fs::write(drive.join("times.txt"), "0\n60\n120\n").unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_roadloop"))
-        .args(["replay", text(&drive), "--out", text(&out), "--pace", "realtime"])
+        .args([
+            "replay",
+            text(&drive),
+            "--out",
+            text(&out),
+            "--pace",
+            "realtime",
+        ])
         .stderr(Stdio::null())
         .stdout(Stdio::null())
         .spawn()
@@ -230,7 +311,13 @@ fn a_stop_ends_in_good_order() {
         std::thread::yield_now();
     }
     let pid = child.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert!(
+        Command::new("kill")
+            .args(["-TERM", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
     assert!(child.wait().unwrap().success());
     assert_eq!(summary(&out)["frames"], 1);
 }
@@ -246,7 +333,10 @@ fn disparities_of_a_replay_can_be_replayed() {
     let from_stored = replay(&drive, &second, &extra);
     assert_eq!(computed["frames"], from_stored["frames"]);
     let pictures = names(&stored);
-    assert_eq!((pictures.len(), &pictures), (FRAMES, &names(&second.join("disparity"))));
+    assert_eq!(
+        (pictures.len(), &pictures),
+        (FRAMES, &names(&second.join("disparity")))
+    );
     for name in pictures {
         let [a, b] = [&stored, &second.join("disparity")].map(|d| fs::read(d.join(&name)).unwrap());
         assert!(a == b, "{name} changed");
@@ -264,7 +354,9 @@ fn real_drives() {
         ("kitti2015/training", 1, &["--frames", "7..8"]),
         ("euroc_micro", 2, &[]),
     ] {
-        let Some(drive) = common::data(name) else { continue };
+        let Some(drive) = common::data(name) else {
+            continue;
+        };
         let tmp = tempfile::tempdir().unwrap();
         let out = tmp.path().join("out");
         let mut args = vec!["--strict", "--save", "overlay,disparity"];
@@ -277,22 +369,38 @@ fn real_drives() {
 
 #[test]
 fn drives_without_a_calibration_take_a_camera_from_the_configuration() {
-    let Some(drive) = common::data("sgm_reference") else { return };
+    let Some(drive) = common::data("sgm_reference") else {
+        return;
+    };
     let tmp = tempfile::tempdir().unwrap();
     let config = tmp.path().join("roadloop.toml");
-    let output = roadloop(&["replay", text(&drive), "--out", text(&tmp.path().join("none"))]);
+    let output = roadloop(&[
+        "replay",
+        text(&drive),
+        "--out",
+        text(&tmp.path().join("none")),
+    ]);
     assert!(matches!(output.status.code(), Some(65 | 66)), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("--calib") && said.contains("[camera]"), "{said}");
+    assert!(
+        said.contains("--calib") && said.contains("[camera]"),
+        "{said}"
+    );
     let camera = "[camera]\nfocal_px = 704.7\ncx = 640.0\ncy = 240.0\nbaseline_m = 0.2\n";
     fs::write(&config, camera).unwrap();
-    let summary = replay(&drive, &tmp.path().join("out"), &["--config", text(&config), "--strict"]);
+    let summary = replay(
+        &drive,
+        &tmp.path().join("out"),
+        &["--config", text(&config), "--strict"],
+    );
     assert_eq!(summary["frames"], 2);
 }
 
 #[test]
 fn a_plain_pair_of_folders_with_a_calibration() {
-    let Some(pictures) = common::data("opencv_stereo") else { return };
+    let Some(pictures) = common::data("opencv_stereo") else {
+        return;
+    };
     let tmp = tempfile::tempdir().unwrap();
     let drive = tmp.path().join("aloe");
     for (side, file) in [("left", "aloeL.jpg"), ("right", "aloeR.jpg")] {
@@ -305,7 +413,13 @@ fn a_plain_pair_of_folders_with_a_calibration() {
     let out = tmp.path().join("out");
     let config = tmp.path().join("roadloop.toml");
     fs::write(&config, "[stereo]\ndisparities = 256\n").unwrap();
-    let extra = ["--calib", text(&calib), "--config", text(&config), "--strict"];
+    let extra = [
+        "--calib",
+        text(&calib),
+        "--config",
+        text(&config),
+        "--strict",
+    ];
     assert_eq!(replay(&drive, &out, &extra)["frames"], 1);
 }
 
@@ -313,7 +427,9 @@ fn a_plain_pair_of_folders_with_a_calibration() {
 /// `tests/stixel_reference.rs`).
 #[test]
 fn the_paper_preset_from_stored_disparities() {
-    let Some(drive) = common::data("stixel_reference") else { return };
+    let Some(drive) = common::data("stixel_reference") else {
+        return;
+    };
     let tmp = tempfile::tempdir().unwrap();
     let config = tmp.path().join("roadloop.toml");
     fs::write(
@@ -325,7 +441,13 @@ fn the_paper_preset_from_stored_disparities() {
     .unwrap();
     let out = tmp.path().join("out");
     let stored = drive.join("disparities");
-    let extra = ["--config", text(&config), "--disparity", text(&stored), "--strict"];
+    let extra = [
+        "--config",
+        text(&config),
+        "--disparity",
+        text(&stored),
+        "--strict",
+    ];
     let summary = replay(&drive, &out, &extra);
     assert_eq!(summary["preset"], "paper");
     let table = fs::read_to_string(out.join("stixels.csv")).unwrap();

@@ -58,9 +58,7 @@ enum What {
 pub fn run(args: &Args) -> Result<(), Failure> {
     let text = match &args.what {
         What::Config { file } => configuration(Some(file), None)?.to_toml(),
-        What::Calib { file, right } => {
-            calib::describe(file, right.as_deref())?
-        }
+        What::Calib { file, right } => calib::describe(file, right.as_deref())?,
         What::Drive {
             dir,
             config,

@@ -2,7 +2,7 @@
 use crate::{
     calib::Rectification,
     config::Config,
-    frame::{Camera, FrameResult, FrameSet, Gap, Mask, RoadOrigin, Size},
+    frame::{Camera, Disparity, FrameResult, FrameSet, Gap, INVALID, Mask, RoadOrigin, Size},
     stage::{
         Stage as _,
         rectify::{self, Rectified},
@@ -66,6 +66,7 @@ pub struct CpuBackend {
     stixel: stixel::cpu::Plan,
     camera: Camera,
     shape: Shape,
+    units: Vec<Unit>,
 }
 
 impl CpuBackend {
@@ -154,6 +155,9 @@ impl Backend for CpuBackend {
                 self.rectify.run(input, rectified);
                 if let Some(stored) = &set.stored_disparity {
                     result.disparity.copy_from(stored);
+                    if let Some(mask) = self.rectify.mask() {
+                        invalidate(&mut result.disparity, mask);
+                    }
                 }
             }
             StageId::Stereo => {
@@ -164,7 +168,7 @@ impl Backend for CpuBackend {
             }
             StageId::Road => {
                 self.road.run(&result.disparity, &mut result.road);
-                if result.road.origin == RoadOrigin::Held {
+                if matches!(result.road.origin, RoadOrigin::Held | RoadOrigin::Assumed) {
                     result.gaps.insert(Gap::RoadHeld);
                 }
             }

@@ -13,7 +13,7 @@ use super::{
     Drive, FrameFiles, Next, Source,
     decode::{Fault, Loader},
 };
-use crate::frame::{FrameId, FrameSet, Gap};
+use crate::frame::{FrameId, FrameSet, Gap, Timestamp};
 
 /// How many gaps of a segment are warned of one by one.
 const WARNINGS: usize = 20;

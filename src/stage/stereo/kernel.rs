@@ -582,6 +582,6 @@ pub fn winner<const D: usize>(sums: &[u16; D], bounds: &[u16]) -> (usize, bool) 
         below += u16::from(sums[d] < bound);
     }
     let near = &sums[best.saturating_sub(1)..(best + 2).min(D)];
-    let near = near.iter().map(|s| u16::from(*s < bound)).sum();
+    let near: u16 = near.iter().map(|s| u16::from(*s < bound)).sum();
     (best, below == near)
 }

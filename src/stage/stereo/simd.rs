@@ -157,6 +157,6 @@ fn winner_avx2<const D: usize>(sums: &[u16; D], bounds: &[u16]) -> (usize, bool)
         below += up_to(most, at).count_ones();
     }
     let near = &sums[best.saturating_sub(1)..(best + 2).min(D)];
-    let near = near.iter().map(|s| u32::from(*s <= most)).sum();
+    let near: u32 = near.iter().map(|s| u32::from(*s <= most)).sum();
     (best, below == near)
 }
