@@ -31,6 +31,7 @@ struct Script<'a> {
     clock: &'a MockClock,
     steps: VecDeque<Step>,
     recycled: usize,
+    skipped_before: Vec<Timestamp>,
 }
 
 fn id(index: usize) -> FrameId {
@@ -65,6 +66,10 @@ impl Source for Script<'_> {
                 self.next(wait_ns)
             }
         }
+    }
+
+    fn skip_before(&mut self, stamp: Timestamp) {
+        self.skipped_before.push(stamp);
     }
 
     fn recycle(&mut self, _set: Box<FrameSet>) {
@@ -174,6 +179,7 @@ fn run(
         clock: &clock,
         steps: steps.into(),
         recycled: 0,
+        skipped_before: Vec::new(),
     };
     let mut backend = Pretend {
         clock: &clock,
@@ -346,6 +352,24 @@ fn a_stall_of_the_disk_within_a_period_costs_nothing() {
 }
 
 #[test]
+fn a_burst_does_not_stop_at_a_gap() {
+    // Frame 0 takes 420 ms; frame 3 is missing, frame 4 is the newest.
+    let mut steps = frames(3);
+    steps.push(Step::Gap(3, Gap::Missing));
+    steps.extend((4..6).map(Step::Frame));
+    let (seen, ..) = run(Pace::Realtime, &[STEREO], steps, |frame, _| {
+        if frame == 0 { 105 * MS } else { 5 * MS }
+    });
+    assert_eq!(seen.indices(), [0, 4, 5]);
+    let mut gaps = seen.gaps;
+    gaps.sort();
+    assert_eq!(
+        gaps,
+        [(1, Gap::Dropped), (2, Gap::Dropped), (3, Gap::Missing)]
+    );
+}
+
+#[test]
 fn gaps_keep_their_place() {
     let steps = vec![
         Step::Frame(0),
@@ -386,6 +410,7 @@ fn a_stop_is_obeyed_before_the_next_frame() {
         clock: &clock,
         steps: frames(3).into(),
         recycled: 0,
+        skipped_before: Vec::new(),
     };
     let mut backend = Pretend {
         clock: &clock,

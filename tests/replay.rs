@@ -8,10 +8,10 @@ use std::{
 
 use roadloop::{
     config::Config,
-    frame::{FrameId, FrameResult, Gap, Size, Timestamp},
+    frame::{FrameId, FrameResult, Gap, Size, Timestamp, png},
     frame_loop::{MockClock, Pace},
     replay::Replay,
-    sink::{Sink, SinkError, View, digest::Digest, png},
+    sink::{Sink, SinkError, View, digest::Digest},
     source::{
         Drive, DriveOptions,
         synth::{Motion, Options, write::write_drive},

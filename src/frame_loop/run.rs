@@ -185,6 +185,11 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
                         sink.gap(older.id, Gap::Dropped)?;
                         source.recycle(older);
                     }
+                    // What can't come keeps no newer frame waiting.
+                    Next::Gap(id, gap) if self.arrival(id) <= self.clock.now() => {
+                        self.heard(id);
+                        sink.gap(id, gap)?;
+                    }
                     Next::Nothing => break,
                     other => {
                         self.ahead = Some(other);

@@ -122,7 +122,7 @@ impl Default for Params {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParamsError {
     /// A value outside what the stage can do.
-    #[error("stereo.{key} = {found}, expected {expected}")]
+    #[error("stereo.{key} is {found}, expected {expected}")]
     Value {
         /// The key.
         key: &'static str,
@@ -286,27 +286,27 @@ mod tests {
     fn refusals_name_key_found_and_expected() {
         assert_eq!(
             refusal(|p| p.disparities = 100),
-            "stereo.disparities = 100, expected 64, 128 or 256"
+            "stereo.disparities is 100, expected 64, 128 or 256"
         );
         assert_eq!(
             refusal(|p| p.paths = 2),
-            "stereo.paths = 2, expected 4 or 8"
+            "stereo.paths is 2, expected 4 or 8"
         );
         assert_eq!(
             refusal(|p| p.p2 = 10),
-            "stereo.p2 = 10, expected 15 to 209 (p1 <= p2, and p1 + p2 + 31 <= 255)"
+            "stereo.p2 is 10, expected 15 to 209 (p1 <= p2, and p1 + p2 + 31 <= 255)"
         );
         assert_eq!(
             refusal(|p| p.p2 = 210),
-            "stereo.p2 = 210, expected 15 to 209 (p1 <= p2, and p1 + p2 + 31 <= 255)"
+            "stereo.p2 is 210, expected 15 to 209 (p1 <= p2, and p1 + p2 + 31 <= 255)"
         );
         assert_eq!(
             refusal(|p| p.p2_min = 121),
-            "stereo.p2_min = 121, expected 15 to 120 (p1 <= p2_min <= p2)"
+            "stereo.p2_min is 121, expected 15 to 120 (p1 <= p2_min <= p2)"
         );
         assert_eq!(
             refusal(|p| p.uniqueness_percent = 100),
-            "stereo.uniqueness_percent = 100, expected 0 to 99"
+            "stereo.uniqueness_percent is 100, expected 0 to 99"
         );
         let unknown = toml::from_str::<Params>("disparity = 64").unwrap_err();
         assert!(unknown.to_string().contains("disparity"));

@@ -315,7 +315,7 @@ impl Params {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ParamsError {
     /// A whole number is out of its range.
-    #[error("stixel: `{key}` is {found}, expected {low} to {high}")]
+    #[error("stixel.{key} is {found}, expected {low} to {high}")]
     Whole {
         /// The key.
         key: &'static str,
@@ -327,7 +327,7 @@ pub enum ParamsError {
         high: usize,
     },
     /// A number is out of its range, or not a number.
-    #[error("stixel: `{key}` is {found}, expected {low} to {high}")]
+    #[error("stixel.{key} is {found}, expected {low} to {high}")]
     Real {
         /// The key.
         key: &'static str,
