@@ -2,7 +2,7 @@
 # make test   everything that must hold before a change lands
 # make cuda-setup   compilers for CUDA and a stub of libcuda, where the machine has none
 # make cuda-check   the feature "cuda" without a GPU: lints, links, tests (GPU tests skip), kernel report
-.PHONY: demo test setup fmt lint unit release-tests bench licences clean cuda-setup cuda-check kernel-report
+.PHONY: demo test setup fmt lint unit release-tests bench compare licences clean cuda-setup cuda-check kernel-report
 CARGO ?= cargo
 DEMO  ?= demo
 
@@ -48,6 +48,13 @@ cuda-check: cuda-setup kernel-report
 # Registers, shared memory and spills of each kernel on each target; a spill on Orin fails.
 kernel-report: cuda-setup
 	scripts/kernel-report.sh
+
+# Our stereo and OpenCV's side by side; needs python3 with venv.
+compare: setup
+	$(CARGO) build --release --example stereo_time
+	@test -x .venv/bin/python || python3 -m venv .venv
+	@.venv/bin/python -c 'import cv2' 2>/dev/null || .venv/bin/pip install -q 'opencv-python-headless<5' numpy
+	.venv/bin/python scripts/compare_opencv.py
 
 bench: setup
 	$(CARGO) bench
