@@ -65,6 +65,7 @@ const FRAMES: usize = 24;
 const WARM_UP: usize = 4;
 
 /// A noisy scene that moves from frame to frame.
+#[expect(clippy::vec_box, reason = "frame sets change hands in their boxes")]
 struct Moving {
     sets: Vec<Box<FrameSet>>,
     next: usize,
