@@ -107,10 +107,13 @@ impl<F: FnMut(usize, StageId) -> u64> Backend for Pretend<'_, F> {
     }
 }
 
+/// Index, whether late, and how each stage ended.
+type Frame = (usize, bool, Vec<(&'static str, Outcome)>);
+
 /// What came out, a line each.
 #[derive(Default)]
 struct Seen {
-    frames: Vec<(usize, bool, Vec<(&'static str, Outcome)>)>,
+    frames: Vec<Frame>,
     gaps: Vec<(usize, Gap)>,
     lag_ns: Vec<u64>,
 }
@@ -371,7 +374,7 @@ fn a_burst_does_not_stop_at_a_gap() {
 
 #[test]
 fn gaps_keep_their_place() {
-    let steps = vec![
+    let steps = [
         Step::Frame(0),
         Step::Gap(1, Gap::Missing),
         Step::Frame(2),

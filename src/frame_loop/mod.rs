@@ -26,7 +26,6 @@ mod order;
 mod run;
 mod slot;
 
-pub use admission::Expectation;
 pub use backend::{Backend, Laps, Unit};
 pub use clock::{Clock, MockClock, MonotonicClock};
 pub use config::{Budgets, LoopConfig, LoopConfigError};

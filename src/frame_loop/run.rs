@@ -10,7 +10,7 @@ use crate::{
     source::{Next, Source},
 };
 
-use super::{Backend, Clock, Expectation, Laps, LoopConfig, Slot, Unit};
+use super::{Backend, Clock, Laps, LoopConfig, Slot, Unit, admission::Expectation};
 
 /// How frames are fed and whether the clock decides anything; see [`super`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

@@ -415,6 +415,7 @@ mod tests {
                 "gaps",
                 "stages",
                 "frame",
+                "interrupted",
                 "pictures",
                 "backend",
                 "preset",
