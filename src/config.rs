@@ -2,17 +2,21 @@
 //!
 //! Every section has defaults, so that a file states only what differs; an unknown key is an
 //! error. The preset gives the values that the file does not state. Units stand in key names.
-use std::{fs, io, path::Path};
+use std::{io, path::Path};
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    frame::Camera,
+    files,
+    frame::{Camera, Size},
     frame_loop::LoopConfig,
     source::{InputConfig, MaskSource, SourceConfig},
     stage::{road, stereo, stixel},
 };
+
+/// The most stixels that a frame may have room for. Some ten such lists are kept.
+pub const MAX_STIXELS: usize = 1 << 22;
 
 /// A set of defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -106,9 +110,9 @@ impl Config {
     /// When the file can't be read, parsed, or holds a value that can't be used.
     pub fn load(path: &Path, preset: Option<Preset>) -> Result<Self, ConfigError> {
         let name = path.display().to_string();
-        let text = fs::read_to_string(path).map_err(|source| ConfigError::Io {
-            path: name.clone(),
-            source,
+        let text = files::read_text(path, files::MAX_SETTINGS).map_err(|source| {
+            let path = name.clone();
+            ConfigError::Io { path, source }
         })?;
         let mut config = Self::parse(&text, preset, &name)?;
         config.resolve(path.parent().unwrap_or(Path::new("")));
@@ -155,12 +159,15 @@ impl Config {
             message: e.to_string(),
         };
         if let Some(camera) = &self.camera {
-            for (key, value) in [
-                ("focal_px", camera.focal_px),
-                ("baseline_m", camera.baseline_m),
+            for (key, value, range) in [
+                ("focal_px", camera.focal_px, Camera::FOCAL_PX),
+                ("cx", camera.cx, Camera::PRINCIPAL_PX),
+                ("cy", camera.cy, Camera::PRINCIPAL_PX),
+                ("baseline_m", camera.baseline_m, Camera::BASELINE_M),
             ] {
-                if !(value.is_finite() && value > 0.0) {
-                    let text = format!("camera.{key} is {value}, expected a number above 0");
+                if !range.contains(&value) {
+                    let (low, high) = (range.start(), range.end());
+                    let text = format!("camera.{key} is {value}, expected {low} to {high}");
                     return Err(wrong(&text));
                 }
             }
@@ -171,6 +178,27 @@ impl Config {
         self.road.validate().map_err(|e| wrong(&e))?;
         self.stixel.validate().map_err(|e| wrong(&e))?;
         self.frame_loop.validate().map_err(|e| wrong(&e))
+    }
+
+    /// Refuses lists of stixels that would take an unreasonable share of memory for images of
+    /// this size: more than [`MAX_STIXELS`] in a frame.
+    ///
+    /// # Errors
+    /// With the key, what was found and what was expected.
+    pub fn check_size(&self, size: Size) -> Result<(), ConfigError> {
+        let columns = (size.width / self.stixel.stixel_width.max(1)).max(1);
+        let most = MAX_STIXELS / columns;
+        let found = self.stixel.max_stixels_per_column;
+        if found <= most {
+            return Ok(());
+        }
+        Err(ConfigError::Value {
+            path: "configuration".into(),
+            message: format!(
+                "stixel.max_stixels_per_column is {found}, expected 1 to {most} for {columns} \
+                 columns ({MAX_STIXELS} stixels a frame)"
+            ),
+        })
     }
 
     /// The effective configuration as a file that would give it.

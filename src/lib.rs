@@ -35,6 +35,7 @@ pub mod config;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 pub mod evaluate;
+mod files;
 pub mod frame;
 pub mod frame_loop;
 pub mod replay;

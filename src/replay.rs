@@ -25,6 +25,9 @@ pub enum ReplayError {
     /// The stages can't be built.
     #[error(transparent)]
     Chain(#[from] ChainError),
+    /// The threads that decode are refused.
+    #[error("no thread to decode pictures with: {0}")]
+    Threads(std::io::Error),
     /// Results can't be written.
     #[error(transparent)]
     Sink(#[from] SinkError),
@@ -114,7 +117,8 @@ impl<'a> Replay<'a> {
             let mut backend = CpuBackend::new(config, rectification, &shape)?;
             let slot = backend.slot();
             sink.begin(&rectification.camera, &slot.result, segment.colour)?;
-            let mut source = Prefetch::start(self.drive, number, FRAME_SETS);
+            let mut source =
+                Prefetch::start(self.drive, number, FRAME_SETS).map_err(ReplayError::Threads)?;
             FrameLoop::new(&mut backend, clock, slot, &config.frame_loop, pace).run(
                 &mut source,
                 sink,

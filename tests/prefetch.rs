@@ -102,7 +102,7 @@ fn every_frame_once_in_order_for_any_number_of_slots_and_threads() {
         (8, 5),
         (100, 3),
     ] {
-        let mut source = Prefetch::with_threads(&drive, 0, slots, threads);
+        let mut source = Prefetch::with_threads(&drive, 0, slots, threads).unwrap();
         for k in 0..35 {
             assert_eq!(source.remaining(), 35 - k);
             match source.next(u64::MAX) {
@@ -128,7 +128,7 @@ fn every_frame_once_in_order_for_any_number_of_slots_and_threads() {
 fn a_frame_kept_back_does_not_stop_the_rest() {
     let (_dir, drive) = drive(35);
     for threads in [1, 2, 3] {
-        let mut source = Prefetch::with_threads(&drive, 0, 3, threads);
+        let mut source = Prefetch::with_threads(&drive, 0, 3, threads).unwrap();
         let mut kept = None;
         for k in 0..35 {
             match source.next(u64::MAX) {
@@ -150,7 +150,7 @@ fn a_frame_kept_back_does_not_stop_the_rest() {
 fn asking_allocates_nothing() {
     let (_dir, drive) = drive(400);
     for threads in [1, 2] {
-        let mut source = Prefetch::with_threads(&drive, 0, 3, threads);
+        let mut source = Prefetch::with_threads(&drive, 0, 3, threads).unwrap();
         let before = TAKEN.get();
         for k in 0..400 {
             match source.next(u64::MAX) {
@@ -166,7 +166,7 @@ fn asking_allocates_nothing() {
 #[test]
 fn who_keeps_all_slots_gets_nothing_until_one_is_given_back() {
     let (_dir, drive) = drive(9);
-    let mut source = Prefetch::start(&drive, 0, 2);
+    let mut source = Prefetch::start(&drive, 0, 2).unwrap();
     let mut held = Vec::new();
     for _ in 0..2 {
         match source.next(u64::MAX) {
@@ -190,7 +190,7 @@ fn who_keeps_all_slots_gets_nothing_until_one_is_given_back() {
 #[test]
 fn frame_sets_from_elsewhere_are_made_to_fit() {
     let (_dir, drive) = drive(9);
-    let mut source = Prefetch::start(&drive, 0, 1);
+    let mut source = Prefetch::start(&drive, 0, 1).unwrap();
     for k in 0..9 {
         match source.next(u64::MAX) {
             Next::Frame(set) => {
@@ -206,9 +206,9 @@ fn frame_sets_from_elsewhere_are_made_to_fit() {
 fn dropping_ends_the_thread_whatever_it_waits_for() {
     let (_dir, drive) = drive(30);
     // At work or with a full queue.
-    drop(Prefetch::start(&drive, 0, 2));
+    drop(Prefetch::start(&drive, 0, 2).unwrap());
     // With nothing to decode into.
-    let mut source = Prefetch::start(&drive, 0, 1);
+    let mut source = Prefetch::start(&drive, 0, 1).unwrap();
     let held = source.next(u64::MAX);
     drop(source);
     assert!(matches!(held, Next::Frame(_)));
@@ -218,7 +218,7 @@ fn dropping_ends_the_thread_whatever_it_waits_for() {
 fn a_drive_that_goes_away_ends_in_gaps() {
     let (dir, drive) = drive(20);
     drop(dir);
-    let mut source = Prefetch::start(&drive, 0, 2);
+    let mut source = Prefetch::start(&drive, 0, 2).unwrap();
     let mut gaps = 0;
     loop {
         match source.next(u64::MAX) {
@@ -258,7 +258,7 @@ fn gaps_are_logged_with_their_files() {
     for k in 11..40 {
         fs::remove_file(left(k)).unwrap();
     }
-    let mut source = Prefetch::start(&drive, 0, 2);
+    let mut source = Prefetch::start(&drive, 0, 2).unwrap();
     loop {
         match source.next(u64::MAX) {
             Next::Frame(set) => source.recycle(set),
@@ -299,7 +299,7 @@ fn the_same_bytes_each_time() {
         let mut options = options();
         options.frames = Some(0..4);
         let drive = Drive::open(path, &options).unwrap();
-        let mut source = Prefetch::start(&drive, 0, 3);
+        let mut source = Prefetch::start(&drive, 0, 3).unwrap();
         let mut sums = Vec::new();
         while let Next::Frame(set) = source.next(u64::MAX) {
             let hash = xxhash_rust::xxh3::xxh3_64(set.left.data());

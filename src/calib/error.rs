@@ -5,23 +5,13 @@ use crate::frame::Size;
 /// What is wrong with a calibration.
 #[derive(Debug, thiserror::Error)]
 pub enum CalibError {
-    /// The file can't be opened or read.
+    /// The file can't be opened or read, or is too large to be a calibration.
     #[error("{}: {source}", file.display())]
     Io {
         /// Which file.
         file: PathBuf,
         /// What the system says.
         source: std::io::Error,
-    },
-    /// The file is too large to be a calibration; it was not read.
-    #[error("{}: {bytes} bytes, expected a calibration of at most {limit} bytes", file.display())]
-    TooLarge {
-        /// Which file.
-        file: PathBuf,
-        /// Its size.
-        bytes: u64,
-        /// The largest size that is read.
-        limit: u64,
     },
     /// The text can't be parsed at all.
     #[error("{}:{line}: {found}, expected {expected}", file.display())]

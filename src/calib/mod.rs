@@ -36,7 +36,7 @@ pub use read::{read, read_pair};
 pub use rectification::{Rectification, View};
 pub use rig::{Format, Given, Lens, Pinhole, RawPair, Rig};
 
-/// Which two cameras of a file that holds several.
+/// Which two cameras of a file that holds several; of a file with one pair, that pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pair {
     /// Cameras 0 and 1 (KITTI: grey).
@@ -44,4 +44,24 @@ pub enum Pair {
     First,
     /// Cameras 2 and 3 (KITTI: colour).
     Second,
+}
+
+impl Pair {
+    /// The names of the cameras to take: the other pair's only where nothing of this one is
+    /// there and the other is whole.
+    fn choose<'a>(
+        self,
+        first: [&'a str; 2],
+        second: [&'a str; 2],
+        has: impl Fn(&'a str) -> bool,
+    ) -> [&'a str; 2] {
+        let (asked, other) = match self {
+            Self::First => (first, second),
+            Self::Second => (second, first),
+        };
+        if !asked.iter().any(|name| has(name)) && other.iter().all(|name| has(name)) {
+            return other;
+        }
+        asked
+    }
 }

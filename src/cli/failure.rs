@@ -1,7 +1,7 @@
 //! Errors as the shell sees them: a message and an exit status.
 use std::io::{ErrorKind, Write as _};
 
-use crate::calib::CalibError;
+use crate::{calib::CalibError, files};
 
 /// Writes to stdout. A reader that has left (`| head`) is no failure.
 pub(super) fn say(text: &str) -> Result<(), Failure> {
@@ -65,7 +65,7 @@ impl Failure {
 impl From<CalibError> for Failure {
     fn from(e: CalibError) -> Self {
         match e {
-            CalibError::Io { .. } => Failure::no_input(e),
+            CalibError::Io { ref source, .. } if !files::is_data(source) => Failure::no_input(e),
             _ => Failure::data(e),
         }
     }

@@ -9,7 +9,10 @@ pub mod synth;
 
 use std::{
     process::ExitCode,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use clap::{Parser, Subcommand};
@@ -70,18 +73,27 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Replay(args) => replay::run(&args, stop_flag()?.as_ref()),
         Command::Demo(args) => demo::run(&args, stop_flag),
         Command::Synth(args) => Ok(synth::run(&args)?),
-        Command::Evaluate(args) => Ok(evaluate::run(&args, &mut std::io::stdout().lock())?),
+        Command::Evaluate(args) => {
+            let mut report = Vec::new();
+            evaluate::run(&args, &mut report)?;
+            failure::say(&String::from_utf8_lossy(&report))
+        }
         Command::Check(args) => check::run(&args),
         Command::Report(args) => Ok(report::run(&args)?),
     }
 }
 
 /// Set by Ctrl-C and SIGTERM: what runs then ends after the frame in flight, with its results
-/// written.
+/// written. A second one ends the process at once, with status 130, whatever it waits for.
 fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let set = Arc::clone(&stop);
-    ctrlc::set_handler(move || set.store(true, std::sync::atomic::Ordering::Relaxed))
-        .map_err(|e| Failure::internal(format!("no handler for Ctrl-C: {e}")))?;
+    let on_signal = move || {
+        if set.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+        log::info!("stopping after this frame; once more to end at once");
+    };
+    ctrlc::set_handler(on_signal).map_err(|e| Failure::internal(format!("no handler for Ctrl-C: {e}")))?;
     Ok(stop)
 }

@@ -10,15 +10,16 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{Failure, failure::say};
 use crate::{
-    config::{Config, Preset},
+    config::{Config, ConfigError, Preset},
+    files,
     frame::{Camera, FrameId, FrameResult, Gap},
     frame_loop::{MonotonicClock, Pace},
     replay::{Replay, ReplayError},
     sink::{
-        FolderOptions, Full, ReplayFolder, SaveSet, Sink, SinkError, View,
+        FolderOptions, Full, ReplayFolder, SaveSet, Sink, SinkError, View, check_apart,
         summary::{Provenance, Summary},
     },
-    source::{Drive, DriveOptions, SourceError},
+    source::{Drive, DriveOptions, MaskSource, SourceError},
 };
 
 /// Where results are computed.
@@ -114,7 +115,11 @@ impl From<SourceError> for Failure {
 impl From<SinkError> for Failure {
     fn from(e: SinkError) -> Self {
         match e {
-            SinkError::NotEmpty { .. } | SinkError::NotAFolder { .. } => Failure::usage(e),
+            SinkError::NotEmpty { .. }
+            | SinkError::NotAFolder { .. }
+            | SinkError::NotOurs { .. }
+            | SinkError::Input { .. }
+            | SinkError::Busy { .. } => Failure::usage(e),
             _ => Failure::internal(e),
         }
     }
@@ -125,6 +130,7 @@ impl From<ReplayError> for Failure {
         match e {
             ReplayError::Calib(e) => e.into(),
             ReplayError::Chain(e) => Failure::config(e),
+            ReplayError::Threads(_) => Failure::internal(e),
             ReplayError::Sink(e) => e.into(),
         }
     }
@@ -136,7 +142,10 @@ pub(super) fn configuration(
     preset: Option<Preset>,
 ) -> Result<Config, Failure> {
     match path {
-        Some(path) => Config::load(path, preset).map_err(Failure::config),
+        Some(path) => Config::load(path, preset).map_err(|e| match e {
+            ConfigError::Io { ref source, .. } if !files::is_data(source) => Failure::no_input(e),
+            _ => Failure::config(e),
+        }),
         None => Ok(Config::preset(preset.unwrap_or_default())),
     }
 }
@@ -191,6 +200,7 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
             zero_is_measured: config.preset == Preset::Paper,
         },
     )?;
+    check_inputs(args, &config, &drive)?;
     let replay = Replay::new(&drive)?;
     let options = FolderOptions {
         save: args.save,
@@ -211,7 +221,12 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
         .num_threads(args.threads.map_or(0, usize::from))
         .thread_name(|n| format!("loop-{n}"))
         .build()
-        .map_err(Failure::internal)?;
+        .map_err(|e| {
+            let asked = args.threads.map_or("one a core".into(), |n| n.to_string());
+            Failure::internal(format!(
+                "the threads that compute ({asked}) are refused: {e}; fewer with --threads N"
+            ))
+        })?;
     let mut sink = Watched {
         folder: ReplayFolder::create(&args.out, options)?,
         bar: bar(drive.frames().len()),
@@ -223,6 +238,31 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
     let finished = sink.folder.finish(stop.load(Ordering::Relaxed));
     ran?;
     Ok(finished?)
+}
+
+/// Results must not go where input comes from, nor need more memory than is reasonable.
+fn check_inputs(args: &Args, config: &Config, drive: &Drive) -> Result<(), Failure> {
+    let first = drive.frames().first();
+    let pictures = first.into_iter().flat_map(|f| {
+        let files = [Some(&f.left), f.right.as_ref(), f.disparity.as_ref()];
+        files.into_iter().flatten().filter_map(|f| f.parent())
+    });
+    let folders: Vec<&Path> = [Some(drive.path()), args.disparity.as_deref()]
+        .into_iter()
+        .flatten()
+        .chain(pictures)
+        .collect();
+    let mask = match &config.input.mask {
+        Some(MaskSource::Picture(path)) => Some(path.as_path()),
+        _ => None,
+    };
+    let files = [args.config.as_deref(), args.calib.as_deref(), mask];
+    let files: Vec<&Path> = files.into_iter().flatten().collect();
+    check_apart(&args.out, &folders, &files)?;
+    for segment in drive.segments() {
+        config.check_size(segment.size).map_err(Failure::config)?;
+    }
+    Ok(())
 }
 
 fn bar(frames: usize) -> ProgressBar {

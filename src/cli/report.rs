@@ -2,6 +2,7 @@
 use std::path::PathBuf;
 
 use super::Failure;
+use crate::files;
 use crate::sink::report::{self, ReportError};
 
 /// A self-contained HTML page on a replay: times of the stages, gaps, pictures, provenance.
@@ -31,7 +32,10 @@ impl From<ReportError> for Failure {
         match e {
             ReportError::NoSummary { .. } => Failure::no_input(e),
             ReportError::Summary { .. } | ReportError::Timing { .. } => Failure::data(e),
-            ReportError::Io { .. } | ReportError::Write(_) => Failure::internal(e),
+            ReportError::Io { ref source, .. } if files::is_data(source) => Failure::data(e),
+            ReportError::Io { .. } => Failure::no_input(e),
+            ReportError::OverResults { .. } => Failure::usage(e),
+            ReportError::Write(_) => Failure::internal(e),
         }
     }
 }

@@ -132,9 +132,10 @@ pub enum EvaluateError {
 
 impl EvaluateError {
     /// The exit status of a program that ends with this (as sysexits.h has them): 66 where input
-    /// is missing, 74 where the report can't be written, else 65.
+    /// is missing, 70 where the report can't be written, else 65.
     pub fn exit_status(&self) -> u8 {
         match self {
+            Self::Io { source, .. } if crate::files::is_data(source) => 65,
             Self::Io { .. } | Self::Empty { .. } => 66,
             Self::Report(_) => 70,
             _ => 65,

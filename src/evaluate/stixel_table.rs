@@ -1,12 +1,11 @@
 //! Reading `stixels.csv`.
 use std::{
     collections::BTreeMap,
-    fs::File,
     path::{Path, PathBuf},
 };
 
 use super::EvaluateError;
-use crate::frame::Class;
+use crate::{files, frame::Class};
 
 /// The columns that the table must have, in this order.
 pub const HEADER: [&str; 11] = [
@@ -89,7 +88,7 @@ pub fn read(path: &Path) -> Result<StixelTable, EvaluateError> {
     } else {
         path.into()
     };
-    let file = File::open(&path).map_err(EvaluateError::io(&path))?;
+    let file = files::open(&path, files::MAX_STIXELS).map_err(EvaluateError::io(&path))?;
     let mut reader = csv::ReaderBuilder::new()
         .has_headers(false)
         .flexible(true)

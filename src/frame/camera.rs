@@ -1,3 +1,5 @@
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 
 /// The rectified stereo camera that disparities belong to: two pinhole cameras of the same
@@ -18,6 +20,13 @@ pub struct Camera {
 }
 
 impl Camera {
+    /// Focal lengths that are taken, px: beyond these the tables of the stages lose their sense.
+    pub const FOCAL_PX: RangeInclusive<f64> = 1.0..=1e6;
+    /// Places of the principal point that are taken, px.
+    pub const PRINCIPAL_PX: RangeInclusive<f64> = -1e6..=1e6;
+    /// Base lines that are taken, m (or, unknowingly, mm).
+    pub const BASELINE_M: RangeInclusive<f64> = 1e-4..=1e4;
+
     /// Depth in metres of a disparity in pixels; infinite at 0.
     pub fn depth_m(&self, disparity_px: f64) -> f64 {
         self.focal_px * self.baseline_m / disparity_px

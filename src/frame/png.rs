@@ -1,5 +1,9 @@
 //! PNG files from images.
-use std::{fs::File, io::BufWriter, path::Path};
+use std::{
+    fs::{self, File},
+    io::{BufWriter, Write as _},
+    path::Path,
+};
 
 use super::{Disparity, INVALID, Image, Rgb, Size};
 
@@ -10,15 +14,23 @@ fn write(
     depth: ::png::BitDepth,
     bytes: &[u8],
 ) -> std::io::Result<()> {
-    let file = BufWriter::new(File::create(path)?);
-    let mut encoder = ::png::Encoder::new(file, size.width as u32, size.height as u32);
-    encoder.set_color(colour);
-    encoder.set_depth(depth);
-    encoder.set_compression(::png::Compression::Fast);
-    let mut writer = encoder.write_header()?;
-    writer.write_image_data(bytes)?;
-    writer.finish()?;
-    Ok(())
+    let mut file = BufWriter::new(File::create(path)?);
+    let mut encode = || -> std::io::Result<()> {
+        let mut encoder = ::png::Encoder::new(&mut file, size.width as u32, size.height as u32);
+        encoder.set_color(colour);
+        encoder.set_depth(depth);
+        encoder.set_compression(::png::Compression::Fast);
+        let mut writer = encoder.write_header()?;
+        writer.write_image_data(bytes)?;
+        writer.finish()?;
+        file.flush()
+    };
+    encode().inspect_err(|_| {
+        // A part of a picture is of no use (but a device or pipe is not ours to remove).
+        if fs::symlink_metadata(path).is_ok_and(|m| m.is_file()) {
+            let _ = fs::remove_file(path);
+        }
+    })
 }
 
 /// Writes 8-bit grey.

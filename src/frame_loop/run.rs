@@ -25,6 +25,9 @@ pub enum Pace {
 /// How long one wait for the source may last: the bound within which a stop is noticed.
 const WAIT_NS: u64 = 50_000_000;
 
+/// A wait for a frame that is worth a word.
+const LONG_WAIT_NS: u64 = 10_000_000_000;
+
 /// Most units that a backend may have.
 const MAX_UNITS: usize = MAX_STAGES;
 
@@ -150,6 +153,10 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
 
     /// Sleeps until `until`, a bounded while at a time; false when told to stop before.
     fn wait(&self, until: Timestamp, stop: &AtomicBool) -> bool {
+        let far_ns = until.since(self.clock.now());
+        if far_ns > LONG_WAIT_NS {
+            log::warn!("the next frame is {} s away by its time stamp", far_ns / 1_000_000_000);
+        }
         loop {
             let now = self.clock.now();
             if now >= until {

@@ -29,6 +29,37 @@ pub enum SinkError {
         /// The path.
         path: PathBuf,
     },
+    /// The folder holds something that an earlier replay did not write and this one would remove.
+    #[error(
+        "{}: holds {found:?}, but neither the summary.json nor the timing.csv of a replay; expected \
+         earlier results, which alone --force replaces; choose another --out", path.display()
+    )]
+    NotOurs {
+        /// The folder.
+        path: PathBuf,
+        /// What would have been removed first.
+        found: String,
+    },
+    /// The folder for results belongs to what is read.
+    #[error(
+        "--out {}: would write over or into {}, which is read; expected a folder apart from all input",
+        path.display(), input.display()
+    )]
+    Input {
+        /// The folder for results.
+        path: PathBuf,
+        /// What is read.
+        input: PathBuf,
+    },
+    /// Another replay writes into the folder at this moment.
+    #[error("{}: another replay is writing here; expected another --out, or wait for its end", path.display())]
+    Busy {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The thread that writes pictures is refused.
+    #[error("no thread to write pictures with: {0}")]
+    Thread(io::Error),
     /// A result can't be encoded for its digest.
     #[error("encoding for the digest: {0}")]
     Encoding(#[from] postcard::Error),

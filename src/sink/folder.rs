@@ -1,6 +1,7 @@
 //! The folder of a replay: tables and pictures frame by frame, the summary at the end.
 use std::{
-    fs,
+    fs::{self, File, TryLockError},
+    io::Read as _,
     path::{Path, PathBuf},
 };
 
@@ -10,7 +11,10 @@ use super::{
     summary::{Pictures, Provenance, Statistics, Summary},
     table::{StixelTable, TimingTable},
 };
-use crate::frame::{Camera, FrameId, FrameResult, Gap};
+use crate::{
+    files,
+    frame::{Camera, FrameId, FrameResult, Gap},
+};
 
 /// How results are to be kept.
 #[derive(Clone, Debug)]
@@ -39,11 +43,17 @@ pub struct ReplayFolder {
     options: FolderOptions,
     digest: Digest,
     statistics: Statistics,
-    stixels: StixelTable,
-    timing: TimingTable,
+    tables: Option<Tables>,
     pictures: Option<PictureWriter>,
     /// Of the picture writers before this one.
     earlier: Pictures,
+}
+
+struct Tables {
+    stixels: StixelTable,
+    timing: TimingTable,
+    /// The folder is ours as long as this is open.
+    _lock: File,
 }
 
 /// The file that says how a replay went.
@@ -53,24 +63,41 @@ pub const STIXELS: &str = "stixels.csv";
 /// The table of times.
 pub const TIMING: &str = "timing.csv";
 
+const TABLES: [&str; 3] = [SUMMARY, STIXELS, TIMING];
+
 impl ReplayFolder {
-    /// Makes the folder, which must be new or empty, unless `force` is given: then the results
-    /// of an earlier replay in it are removed, and nothing else.
+    /// Results to come in a folder, which must be new or empty, unless `force` is given.
+    ///
+    /// The folder is made and locked when the first frame is announced ([`Sink::begin`]), and
+    /// only then, with `force`, the results of an earlier replay in it are removed, and nothing
+    /// else: until it is known that there will be new ones, they stay.
     ///
     /// # Errors
-    /// When the folder holds something, is none, or can't be written.
+    /// When the folder holds something, is none, or (with `force`) what would be removed is not
+    /// from a replay.
     pub fn create(out: &Path, options: FolderOptions) -> Result<Self, SinkError> {
-        prepare(out, options.force)?;
+        check(out, options.force)?;
         Ok(Self {
             out: out.to_owned(),
             digest: Digest::new(),
             statistics: Statistics::new(),
-            stixels: StixelTable::create(&out.join(STIXELS))?,
-            timing: TimingTable::create(&out.join(TIMING))?,
+            tables: None,
             pictures: None,
             earlier: Pictures::default(),
             options,
         })
+    }
+
+    fn tables(&mut self) -> Result<&mut Tables, SinkError> {
+        if self.tables.is_none() {
+            let lock = take(&self.out, self.options.force)?;
+            self.tables = Some(Tables {
+                stixels: StixelTable::create(&self.out.join(STIXELS))?,
+                timing: TimingTable::create(&self.out.join(TIMING))?,
+                _lock: lock,
+            });
+        }
+        self.tables.as_mut().ok_or(SinkError::WriterGone)
     }
 
     /// The digests of what came so far.
@@ -79,18 +106,21 @@ impl ReplayFolder {
     }
 
     /// Waits for the pictures and writes the summary: at the end, and when the replay was
-    /// `interrupted`.
+    /// `interrupted`. Where no frame was ever announced, nothing is written.
     ///
     /// # Errors
-    /// When the summary or a picture can't be written.
+    /// When the summary or a picture can't be written; of several errors the first.
     pub fn finish(mut self, interrupted: bool) -> Result<Summary, SinkError> {
         let result = self.finish_pictures();
         let mut summary = self.statistics.summary(&self.options.provenance);
         summary.pictures = self.earlier;
         summary.interrupted = interrupted;
         summary.set_digests(&self.digest.digests());
-        summary.write(&self.out.join(SUMMARY))?;
-        result.map(|()| summary)
+        let written = match self.tables {
+            Some(_) => summary.write(&self.out.join(SUMMARY)),
+            None => Ok(()),
+        };
+        result.and(written).map(|()| summary)
     }
 
     fn finish_pictures(&mut self) -> Result<(), SinkError> {
@@ -111,7 +141,7 @@ impl Sink for ReplayFolder {
         shape: &FrameResult,
         colour: bool,
     ) -> Result<(), SinkError> {
-        self.stixels.set_camera(*camera);
+        self.tables()?.stixels.set_camera(*camera);
         self.finish_pictures()?;
         let FolderOptions { save, full, .. } = self.options;
         if !save.is_empty() {
@@ -124,8 +154,9 @@ impl Sink for ReplayFolder {
     fn frame(&mut self, view: View<'_>, result: &FrameResult) -> Result<(), SinkError> {
         self.statistics.frame(&result.timing, result.gaps);
         self.digest.frame(result)?;
-        self.stixels.frame(&result.id, &result.stixels)?;
-        self.timing.frame(&result.id, &result.timing)?;
+        let tables = self.tables()?;
+        tables.stixels.frame(&result.id, &result.stixels)?;
+        tables.timing.frame(&result.id, &result.timing)?;
         match &mut self.pictures {
             Some(pictures) => pictures.frame(view, result),
             None => Ok(()),
@@ -134,39 +165,116 @@ impl Sink for ReplayFolder {
 
     fn gap(&mut self, id: FrameId, gap: Gap) -> Result<(), SinkError> {
         self.statistics.gap(gap);
-        self.timing.gap(&id, gap)
+        self.tables()?.timing.gap(&id, gap)
     }
 }
 
-fn prepare(out: &Path, force: bool) -> Result<(), SinkError> {
-    if out.exists() && !out.is_dir() {
-        return Err(SinkError::NotAFolder { path: out.into() });
-    }
-    fs::create_dir_all(out).map_err(SinkError::io(out))?;
-    let mut entries = fs::read_dir(out).map_err(SinkError::io(out))?;
-    match entries.next() {
+/// Refuses a place for results that belongs to what is read: the folders, what lies in them, and
+/// what holds them; and files (a calibration) that would be replaced as results.
+///
+/// # Errors
+/// [`SinkError::Input`].
+pub fn check_apart(out: &Path, folders: &[&Path], files: &[&Path]) -> Result<(), SinkError> {
+    let place = whole(out);
+    let near = |input: &Path| place.starts_with(input) || input.starts_with(&place);
+    let folder = folders.iter().find(|input| near(&whole(input)));
+    let file = || files.iter().find(|input| is_result(out, input));
+    match folder.or_else(file) {
         None => Ok(()),
-        Some(_) if force => remove_earlier(out),
-        Some(entry) => Err(SinkError::NotEmpty {
+        Some(input) => Err(SinkError::Input {
             path: out.into(),
-            found: entry
-                .map_err(SinkError::io(out))?
-                .file_name()
-                .to_string_lossy()
-                .into_owned(),
+            input: input.to_path_buf(),
         }),
     }
 }
 
-/// Removes what an earlier replay wrote: a shorter one must not leave a mixture behind.
-fn remove_earlier(out: &Path) -> Result<(), SinkError> {
-    let remove = |path: PathBuf| match fs::remove_file(&path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(SinkError::io(path)(e)),
-        _ => Ok(()),
-    };
-    for name in [SUMMARY, STIXELS, TIMING] {
-        remove(out.join(name))?;
+/// Whether a file is, or would be, one of the results in a folder.
+pub fn is_result(folder: &Path, file: &Path) -> bool {
+    let (folder, file) = (whole(folder), whole(file));
+    let pictures = Save::ALL.map(Save::name);
+    TABLES.iter().any(|name| file == folder.join(name))
+        || pictures
+            .iter()
+            .any(|name| file.starts_with(folder.join(name)))
+}
+
+/// A path without links and dots, also where its end does not exist yet.
+fn whole(path: &Path) -> PathBuf {
+    let mut rest = Vec::new();
+    let mut there = path;
+    loop {
+        let start = if there.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            there
+        };
+        if let Ok(known) = start.canonicalize() {
+            return rest.iter().rev().fold(known, |path, part| path.join(part));
+        }
+        match (there.file_name(), there.parent()) {
+            (Some(name), Some(parent)) => {
+                rest.push(name);
+                there = parent;
+            }
+            _ => return path.into(),
+        }
     }
+}
+
+/// Refuses a folder that can't take results; what is in it stays as it is.
+fn check(out: &Path, force: bool) -> Result<(), SinkError> {
+    let not_a_folder = |path: PathBuf| Err(SinkError::NotAFolder { path });
+    if !files::present(out) {
+        return Ok(());
+    }
+    if !out.is_dir() {
+        return not_a_folder(out.into());
+    }
+    let mut entries = fs::read_dir(out).map_err(SinkError::io(out))?;
+    let Some(entry) = entries.next() else {
+        return Ok(());
+    };
+    let found = |path: &Path| path.strip_prefix(out).unwrap_or(path).display().to_string();
+    if !force {
+        let entry = entry.map_err(SinkError::io(out))?;
+        return Err(SinkError::NotEmpty {
+            path: out.into(),
+            found: found(&entry.path()),
+        });
+    }
+    // A link would lead out of the folder.
+    let is_folder = |p: &Path| fs::symlink_metadata(p).is_ok_and(|m| m.is_dir());
+    let folders = Save::ALL.map(|kind| out.join(kind.name()));
+    if let Some(path) = folders.into_iter().find(|p| files::present(p) && !is_folder(p)) {
+        return not_a_folder(path);
+    }
+    match earlier(out)?.first() {
+        Some(file) if !holds_results(out) => Err(SinkError::NotOurs {
+            path: out.into(),
+            found: found(file),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a replay wrote here, be it to its end or not.
+fn holds_results(out: &Path) -> bool {
+    let head = |name: &str| -> Option<Vec<u8>> {
+        let mut head = Vec::new();
+        let file = files::open(&out.join(name), u64::MAX).ok()?;
+        let most = TimingTable::<File>::HEADER.len() as u64;
+        file.take(most).read_to_end(&mut head).ok()?;
+        Some(head)
+    };
+    let timing = head(TIMING).is_some_and(|h| TimingTable::<File>::HEADER.as_bytes().starts_with(&h));
+    let summary = || files::read(&out.join(SUMMARY), files::MAX_LIST).ok();
+    timing || summary().is_some_and(|s| serde_json::from_slice::<Summary>(&s).is_ok())
+}
+
+/// The files of an earlier replay: all must go, a shorter one must not leave a mixture behind.
+fn earlier(out: &Path) -> Result<Vec<PathBuf>, SinkError> {
+    let mut files: Vec<PathBuf> = TABLES.iter().map(|name| out.join(name)).collect();
+    files.retain(|path| files::present(path));
     for kind in Save::ALL {
         let folder = out.join(kind.name());
         let Ok(entries) = fs::read_dir(&folder) else {
@@ -179,9 +287,24 @@ fn remove_earlier(out: &Path) -> Result<(), SinkError> {
                     stem.len() >= 6 && stem.as_encoded_bytes().iter().all(u8::is_ascii_digit)
                 });
             if ours {
-                remove(path)?;
+                files.push(path);
             }
         }
     }
-    Ok(())
+    Ok(files)
+}
+
+/// Takes the folder for this replay alone, as long as the lock is kept, and clears it.
+fn take(out: &Path, force: bool) -> Result<File, SinkError> {
+    fs::create_dir_all(out).map_err(SinkError::io(out))?;
+    let lock = File::open(out).map_err(SinkError::io(out))?;
+    // Where a file system knows no locks, results are as safe as without one.
+    if let Err(TryLockError::WouldBlock) = lock.try_lock() {
+        return Err(SinkError::Busy { path: out.into() });
+    }
+    check(out, force)?;
+    for path in earlier(out)? {
+        fs::remove_file(&path).map_err(SinkError::io(path))?;
+    }
+    Ok(lock)
 }

@@ -116,7 +116,7 @@ impl PictureWriter {
             jobs: Some(jobs),
             free,
             shared,
-            thread: Some(thread.map_err(SinkError::io(out))?),
+            thread: Some(thread.map_err(SinkError::Thread)?),
             dropped: 0,
         })
     }

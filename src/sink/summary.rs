@@ -1,7 +1,7 @@
 //! `summary.json`: counts, percentiles, digests and where they come from.
 use std::{
     fmt,
-    fs::{self, File},
+    fs::{self, File, OpenOptions},
     io::Write as _,
     marker::PhantomData,
     path::Path,
@@ -185,6 +185,16 @@ impl Summary {
 
 /// Writes a file beside its place and then moves it there.
 pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), SinkError> {
+    // A pipe or device is written into, never replaced; a link stays one.
+    if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
+        return OpenOptions::new()
+            .write(true)
+            .open(path)
+            .and_then(|mut file| file.write_all(bytes))
+            .map_err(SinkError::io(path));
+    }
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.into());
+    let path = target.as_path();
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".part");
     let part = path.with_file_name(name);

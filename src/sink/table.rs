@@ -2,10 +2,11 @@
 //!
 //! Lines end in `\n`, numbers have fixed decimals, `frame` is [`FrameId::number`]. Each frame is
 //! handed to the system as soon as it is complete (one flush a frame), so what was finished
-//! before an abort stays written; surviving a power cut is not promised.
+//! before an abort stays written; surviving a power cut is not promised. A frame that can't be
+//! written whole (disk full) is cut off again.
 use std::{
     fs::File,
-    io::{self, BufWriter, Write},
+    io::{self, Seek as _, SeekFrom, Write},
     path::{Path, PathBuf},
 };
 
@@ -16,7 +17,40 @@ use crate::frame::{Camera, Class, DISPARITY_ONE, FrameId, Gap, INVALID, Stixel, 
 /// A table on its way into a file: remembers the file's name for errors.
 struct Table<W: Write> {
     path: PathBuf,
-    writer: BufWriter<W>,
+    lines: Lines<W>,
+    /// Bytes of the frames that are written whole.
+    whole: u64,
+    /// Cuts the file back to a length, where it is a file.
+    cut: fn(&W, u64),
+}
+
+/// Lines on their way into `writer`. Other than those of a `BufWriter` they can be given up.
+struct Lines<W> {
+    writer: W,
+    buffer: Vec<u8>,
+    /// Bytes taken so far.
+    taken: u64,
+}
+
+impl<W: Write> Write for Lines<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.buffer.len() + bytes.len() > BUFFER {
+            self.flush()?;
+        }
+        if bytes.len() > BUFFER {
+            self.writer.write_all(bytes)?;
+        } else {
+            self.buffer.extend_from_slice(bytes);
+        }
+        self.taken += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.write_all(&self.buffer)?;
+        self.buffer.clear();
+        self.writer.flush()
+    }
 }
 
 /// More than the stixels of a usual frame, so that a frame is one write.
@@ -26,28 +60,49 @@ impl<W: Write> Table<W> {
     fn new(path: &Path, writer: W, header: &str) -> Result<Self, SinkError> {
         let mut table = Self {
             path: path.to_owned(),
-            writer: BufWriter::with_capacity(BUFFER, writer),
+            lines: Lines {
+                writer,
+                buffer: Vec::with_capacity(BUFFER),
+                taken: 0,
+            },
+            whole: 0,
+            cut: |_, _| {},
         };
         table.write(|w| writeln!(w, "{header}"))?;
         Ok(table)
     }
 
-    /// Writes some whole lines and flushes them.
+    /// Writes some whole lines and flushes them: all or, after an error, none.
     fn write(
         &mut self,
-        lines: impl FnOnce(&mut BufWriter<W>) -> io::Result<()>,
+        lines: impl FnOnce(&mut Lines<W>) -> io::Result<()>,
     ) -> Result<(), SinkError> {
-        lines(&mut self.writer)
-            .and_then(|()| self.writer.flush())
-            .map_err(|source| SinkError::Io {
-                path: self.path.clone(),
-                source,
-            })
+        match lines(&mut self.lines).and_then(|()| self.lines.flush()) {
+            Ok(()) => {
+                self.whole = self.lines.taken;
+                Ok(())
+            }
+            Err(source) => {
+                self.lines.buffer.clear();
+                self.lines.taken = self.whole;
+                (self.cut)(&self.lines.writer, self.whole);
+                Err(SinkError::Io {
+                    path: self.path.clone(),
+                    source,
+                })
+            }
+        }
     }
 }
 
 fn create(path: &Path) -> Result<File, SinkError> {
     File::create(path).map_err(SinkError::io(path))
+}
+
+/// Cuts off what was written beyond `len`; the error that led here is the one to tell.
+fn cut(mut file: &File, len: u64) {
+    let _ = file.set_len(len);
+    let _ = file.seek(SeekFrom::Start(len));
 }
 
 /// Depth in metres of a disparity in 1/256 px; `None` without a measurement and at 0.
@@ -88,7 +143,9 @@ impl StixelTable {
     /// # Errors
     /// When it can't be created or written.
     pub fn create(path: &Path) -> Result<Self, SinkError> {
-        Self::new(path, create(path)?)
+        let mut new = Self::new(path, create(path)?)?;
+        new.table.cut = cut;
+        Ok(new)
     }
 }
 
@@ -163,7 +220,9 @@ impl TimingTable {
     /// # Errors
     /// When it can't be created or written.
     pub fn create(path: &Path) -> Result<Self, SinkError> {
-        Self::new(path, create(path)?)
+        let mut new = Self::new(path, create(path)?)?;
+        new.table.cut = cut;
+        Ok(new)
     }
 }
 
@@ -238,7 +297,7 @@ mod tests {
     };
 
     fn written(table: Table<Vec<u8>>) -> String {
-        String::from_utf8(table.writer.into_inner().unwrap()).unwrap()
+        String::from_utf8(table.lines.writer).unwrap()
     }
 
     fn id() -> FrameId {

@@ -18,6 +18,9 @@ use crate::{
     frame::{Mask, Size, Timestamp},
 };
 
+/// The largest images for the stages, px: 8K video. Their plans take some 30 bytes a pixel.
+pub(super) const MAX_STAGE_PIXELS: usize = 1 << 25;
+
 /// Consecutive frames of one size from one rig. Only KITTI stereo has several in a drive; each
 /// starts cold.
 #[derive(Clone, Debug)]
@@ -91,7 +94,10 @@ impl Drive {
             scale: options.source.disparity_scale,
             zero_is_measured: options.zero_is_measured,
         };
-        // The range holds a frame, so there is a first one.
+        // The range holds a frame, so there is a first one. Small files can hold large pictures.
+        if let Ok(size) = picture::size(&frames[0].left) {
+            prepare(options, &frames[0].left, size)?;
+        }
         let (file_size, colour) = first_frame(&frames[0], stored)?;
         let mut rigs = Rigs::new(options, calibration, range.start, pair)?;
         let masks = Masks::new(options)?;
@@ -101,8 +107,12 @@ impl Drive {
         for (at, files) in frames.iter().enumerate() {
             let rig = rigs.of(at)?;
             if kind == DriveKind::KittiStereo && at > 0 {
-                // An unreadable picture is a gap of the segment that it stands in.
-                size = picture::size(&files.left).unwrap_or(size);
+                // The calibration has the word: a picture of another size is a gap then. Where it
+                // states none, an unreadable picture is a gap of the segment that it stands in.
+                size = match rig.image_size() {
+                    Some(expected) => expected,
+                    None => picture::size(&files.left).unwrap_or(size),
+                };
             }
             let index = range.start + at;
             if let Some(segment) = segments.last_mut()
@@ -131,11 +141,7 @@ impl Drive {
                         .into(),
                 });
             }
-            let prepare = Prepare {
-                part: options.input.part_of(size)?,
-                scale_down: options.input.scale_down,
-                shift_bits: options.input.shift_bits,
-            };
+            let prepare = prepare(options, &files.left, size)?;
             segments.push(Segment {
                 rig: adjusted(&rig, size, &prepare),
                 size: prepare.size(),
@@ -212,6 +218,23 @@ impl Drive {
     pub(super) fn shared_frames(&self) -> Arc<[FrameFiles]> {
         Arc::clone(&self.frames)
     }
+}
+
+/// What becomes of pictures of this size.
+fn prepare(options: &DriveOptions, path: &Path, size: Size) -> Result<Prepare, SourceError> {
+    let prepare = Prepare {
+        part: options.input.part_of(size)?,
+        scale_down: options.input.scale_down,
+        shift_bits: options.input.shift_bits,
+    };
+    let found = prepare.size();
+    if found.area() > MAX_STAGE_PIXELS {
+        return Err(SourceError::TooLarge {
+            path: path.into(),
+            found,
+        });
+    }
+    Ok(prepare)
 }
 
 /// The frames asked for; an end beyond the drive is its end.

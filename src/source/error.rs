@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
-use super::picture::PictureError;
-use crate::calib::CalibError;
+use super::{drive::MAX_STAGE_PIXELS, picture::PictureError};
+use crate::{calib::CalibError, files};
 
 /// Why a drive can't be opened.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +54,7 @@ pub enum SourceError {
         path: PathBuf,
     },
     /// The part asked for holds no frame.
-    #[error("frames {start}..{end}: the drive has frames 0..{frames}")]
+    #[error("frames {}: the drive has frames 0..{frames}", part_in_words(*start, *end))]
     NoSuchFrames {
         /// First frame asked for.
         start: usize,
@@ -87,6 +87,18 @@ pub enum SourceError {
         found: crate::frame::Size,
         /// The size in the calibration.
         expected: crate::frame::Size,
+    },
+    /// The images are larger than what the stages take memory for.
+    #[error(
+        "{}: images of {found} px, expected at most {MAX_STAGE_PIXELS} px in all; [input] crop or \
+         scale_down make them smaller",
+        path.display()
+    )]
+    TooLarge {
+        /// A picture.
+        path: PathBuf,
+        /// The size of its image, after crop and scale.
+        found: crate::frame::Size,
     },
     /// A picture of the first frame can't be decoded.
     #[error("{}: {error}", path.display())]
@@ -126,6 +138,14 @@ pub enum SourceError {
     },
 }
 
+/// `A..B` as it was asked for.
+fn part_in_words(start: usize, end: usize) -> String {
+    match end {
+        usize::MAX => format!("{start}.."),
+        _ => format!("{start}..{end}"),
+    }
+}
+
 /// What kind of failure it is, for the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitKind {
@@ -152,6 +172,10 @@ impl SourceError {
     /// Which exit status it stands for.
     pub fn exit(&self) -> ExitKind {
         match self {
+            Self::Io { error, .. } if files::is_data(error) => ExitKind::Data,
+            Self::Calibration(CalibError::Io { source, .. }) if !files::is_data(source) => {
+                ExitKind::NoInput
+            }
             Self::Io { .. }
             | Self::NotAFolder { .. }
             | Self::Unrecognised { .. }
@@ -162,6 +186,7 @@ impl SourceError {
             | Self::NoCalibration { .. } => ExitKind::NoInput,
             Self::Calibration(_)
             | Self::CalibrationSize { .. }
+            | Self::TooLarge { .. }
             | Self::Picture { .. }
             | Self::FirstFrame { .. }
             | Self::Table { .. } => ExitKind::Data,

@@ -73,7 +73,7 @@ pub enum MaskSource {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SourceConfig {
-    /// Frames a second of drives without time stamps, above 0 and up to 10000.
+    /// Frames a second of drives without time stamps, 0.001 to 10000.
     pub rate_hz: f64,
     /// Pixels of disparity that one unit of an 8-bit stored disparity stands for. 16-bit ones
     /// are always 1/256 px.
@@ -222,8 +222,8 @@ impl SourceConfig {
     /// # Errors
     /// With the key, what was found and what is allowed.
     pub fn validate(&self) -> Result<(), SourceError> {
-        if !(self.rate_hz > 0.0 && self.rate_hz <= 10_000.0) {
-            let text = format!("{}, expected above 0 and up to 10000", self.rate_hz);
+        if !(0.001..=10_000.0).contains(&self.rate_hz) {
+            let text = format!("{}, expected 0.001 to 10000", self.rate_hz);
             return refuse("source", "rate_hz", text);
         }
         if let Some(scale) = self.disparity_scale

@@ -18,6 +18,9 @@ use crate::frame::{FrameId, FrameSet, Gap, Timestamp};
 /// How many gaps of a segment are warned of one by one.
 const WARNINGS: usize = 20;
 
+/// How long the end waits for pictures that are being read.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// Decodes the frames of one segment of a drive in threads of its own, ahead of who asks for
 /// them.
 ///
@@ -65,6 +68,8 @@ struct State {
     closed: bool,
     /// A thread died before its work was done.
     failed: bool,
+    /// Threads at work.
+    alive: usize,
 }
 
 #[derive(Debug)]
@@ -77,9 +82,12 @@ impl Prefetch {
     /// Starts decoding a segment into `slots` frame sets (at least one), in a quarter of the
     /// processor's threads, from one to four.
     ///
+    /// # Errors
+    /// When the system gives no thread.
+    ///
     /// # Panics
-    /// When the drive has no such segment, or the system gives no thread.
-    pub fn start(drive: &Drive, segment: usize, slots: usize) -> Self {
+    /// When the drive has no such segment.
+    pub fn start(drive: &Drive, segment: usize, slots: usize) -> std::io::Result<Self> {
         let all = std::thread::available_parallelism().map_or(1, NonZero::get);
         Self::with_threads(drive, segment, slots, (all / 4).clamp(1, 4))
     }
@@ -87,9 +95,17 @@ impl Prefetch {
     /// As [`Prefetch::start`], in so many threads (at least one; more than `slots` are of no
     /// use).
     ///
+    /// # Errors
+    /// As [`Prefetch::start`].
+    ///
     /// # Panics
     /// As [`Prefetch::start`].
-    pub fn with_threads(drive: &Drive, segment: usize, slots: usize, threads: usize) -> Self {
+    pub fn with_threads(
+        drive: &Drive,
+        segment: usize,
+        slots: usize,
+        threads: usize,
+    ) -> std::io::Result<Self> {
         let slots = slots.max(1);
         let segment = &drive.segments()[segment];
         let range = drive.slots(segment);
@@ -108,6 +124,7 @@ impl Prefetch {
                 skip_before: Timestamp(0),
                 closed: false,
                 failed: false,
+                alive: 0,
             }),
             filled: Condvar::new(),
             moved: Condvar::new(),
@@ -119,14 +136,30 @@ impl Prefetch {
             next: range.start,
         };
         for _ in 0..threads.clamp(1, slots) {
-            let (shared, mut loader) = (Arc::clone(&prefetch.shared), loader());
-            let thread = std::thread::Builder::new()
-                .name("decode".into())
-                .spawn(move || shared.work(&mut loader))
-                .expect("a thread for decoding");
-            prefetch.threads.push(thread);
+            let mut loader = loader();
+            if let Err(e) = prefetch.spawn(move |shared| shared.work(&mut loader)) {
+                if prefetch.threads.is_empty() {
+                    return Err(e);
+                }
+                log::warn!("fewer threads for decoding than wanted: {e}");
+                break;
+            }
         }
-        prefetch
+        Ok(prefetch)
+    }
+
+    fn spawn(&mut self, work: impl FnOnce(&Shared) + Send + 'static) -> std::io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        self.shared.lock().alive += 1;
+        let thread = std::thread::Builder::new()
+            .name("decode".into())
+            .spawn(move || {
+                let _ward = Ward(&shared);
+                work(&shared);
+            })
+            .inspect_err(|_| self.shared.lock().alive -= 1)?;
+        self.threads.push(thread);
+        Ok(())
     }
 
     /// How many frames of the segment have not been given out yet.
@@ -150,7 +183,6 @@ impl Shared {
 
     /// A decoding thread: ends when all is decoded or nobody asks any more.
     fn work(&self, loader: &mut Loader) {
-        let _ward = Ward(self);
         while let Some((at, mut set)) = self.take() {
             let files = &self.frames[at];
             if files.id.timestamp < self.lock().skip_before {
@@ -235,16 +267,17 @@ impl State {
     }
 }
 
-/// Tells the others when a thread dies.
+/// Tells the others when a thread ends, and whether it died.
 struct Ward<'a>(&'a Shared);
 
 impl Drop for Ward<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.lock().failed = true;
-            self.0.filled.notify_one();
-            self.0.moved.notify_all();
-        }
+        let mut state = self.0.lock();
+        state.alive -= 1;
+        state.failed |= std::thread::panicking();
+        drop(state);
+        self.0.filled.notify_one();
+        self.0.moved.notify_all();
     }
 }
 
@@ -284,9 +317,20 @@ impl Source for Prefetch {
 
 impl Drop for Prefetch {
     fn drop(&mut self) {
-        // The threads stop after the frame that they have in hand.
+        // The threads stop after the frame that they have in hand. One that a file system holds
+        // is left to itself: what it uses is its own or shared.
         self.shared.lock().closed = true;
         self.shared.moved.notify_all();
+        let (state, waited) = self
+            .shared
+            .filled
+            .wait_timeout_while(self.shared.lock(), PATIENCE, |s| s.alive > 0)
+            .unwrap_or_else(PoisonError::into_inner);
+        drop(state);
+        if waited.timed_out() {
+            log::warn!("a picture takes too long to read; not waited for");
+            return;
+        }
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }

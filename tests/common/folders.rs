@@ -105,7 +105,7 @@ pub fn all(drive: &Drive) -> Vec<Seen> {
 
 pub fn visit(drive: &Drive, mut f: impl FnMut(Result<&FrameSet, (u64, Gap)>)) {
     for segment in 0..drive.segments().len() {
-        let mut source = Prefetch::start(drive, segment, 2);
+        let mut source = Prefetch::start(drive, segment, 2).unwrap();
         loop {
             match source.next(u64::MAX) {
                 Next::Frame(set) => {

@@ -50,10 +50,18 @@ pub(super) fn camera_matrix(at: &At<'_>, m: &[f64; 9]) -> Result<Pinhole, CalibE
 
 /// `fx fy cx cy`.
 pub(super) fn pinhole(at: &At<'_>, [fx, fy, cx, cy]: [f64; 4]) -> Result<Pinhole, CalibError> {
-    if !(fx > 0.0 && fy > 0.0) {
+    let range = Camera::FOCAL_PX;
+    if !(range.contains(&fx) && range.contains(&fy)) {
         return Err(at.error(
             format!("focal lengths {fx} and {fy}"),
-            "focal lengths above 0 px",
+            format!("focal lengths of {} to {} px", range.start(), range.end()),
+        ));
+    }
+    let range = Camera::PRINCIPAL_PX;
+    if !(range.contains(&cx) && range.contains(&cy)) {
+        return Err(at.error(
+            format!("principal point ({cx}, {cy})"),
+            format!("one from {} to {} px", range.start(), range.end()),
         ));
     }
     Ok(Pinhole { fx, fy, cx, cy })
@@ -185,6 +193,7 @@ pub(super) fn projections(
             "one above 0: P[0,3] of the right camera is -f B (are left and right swapped?)",
         ));
     }
+    check_baseline(at[1], baseline_m)?;
     let rise = ((p[0][7] - p[1][7]) / left.fy * unit_m).abs();
     if rise > 0.1 * baseline_m {
         return Err(at[1].error(
@@ -264,6 +273,7 @@ pub(super) fn raw_rig(
             "cameras that stand apart",
         ));
     }
+    check_baseline(at, baseline)?;
     // Direction from the left to the right centre, in the left camera.
     let towards = -(pair.rotation.transpose() * t) / baseline;
     if towards.x < 0.7 {
@@ -372,6 +382,17 @@ fn check_given(
         ));
     }
     Ok(())
+}
+
+fn check_baseline(at: &At<'_>, baseline_m: f64) -> Result<(), CalibError> {
+    let range = Camera::BASELINE_M;
+    if range.contains(&baseline_m) {
+        return Ok(());
+    }
+    Err(at.error(
+        format!("base line {baseline_m:e} m"),
+        format!("one of {} to {} m", range.start(), range.end()),
+    ))
 }
 
 fn odd_baseline(warnings: &mut Vec<String>, baseline_m: f64) {

@@ -58,14 +58,12 @@ pub(super) fn read(file: &Path, text: &str, pair: Pair) -> Result<Rig, CalibErro
         })
     };
     let cam_to_cam = lines().any(|(_, line)| line.starts_with("P_rect_"));
-    let numbers = match pair {
-        Pair::First => ["0", "1"],
-        Pair::Second => ["2", "3"],
-    };
-    let names = numbers.map(|n| match cam_to_cam {
+    let name = |n: &str| match cam_to_cam {
         true => format!("P_rect_0{n}"),
         false => format!("P{n}"),
-    });
+    };
+    let numbers = pair.choose(["0", "1"], ["2", "3"], |n| find(&name(n)).is_some());
+    let names = numbers.map(name);
     let matrix = |name: &String| -> Result<Row<'_>, CalibError> {
         let (n, rest) = find(name).ok_or_else(|| {
             CalibError::missing(file, name.clone(), "a row of 12 numbers (3 x 4)")

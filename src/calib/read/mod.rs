@@ -5,11 +5,7 @@ mod opencv;
 mod single;
 mod yaml;
 
-use std::{
-    fs::File,
-    io::Read as _,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use self::{
     opencv::Parts,
@@ -17,9 +13,7 @@ use self::{
     yaml::{Doc, Node, Value},
 };
 use super::{CalibError, Pair, Rig};
-
-/// No calibration comes near this.
-const LARGEST_BYTES: u64 = 1 << 20;
+use crate::files;
 
 /// Files that hold a whole rig, looked for in a folder in this order.
 const WHOLE: [&str; 10] = [
@@ -151,23 +145,10 @@ fn read_folder(folder: &Path, pair: Pair) -> Result<Rig, CalibError> {
 }
 
 fn load(path: &Path) -> Result<String, CalibError> {
-    let io = |source| CalibError::Io {
+    let bytes = files::read(path, files::MAX_SETTINGS).map_err(|source| CalibError::Io {
         file: path.into(),
         source,
-    };
-    let file = File::open(path).map_err(io)?;
-    let mut bytes = Vec::new();
-    file.take(LARGEST_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(io)?;
-    if bytes.len() as u64 > LARGEST_BYTES {
-        let bytes = path.metadata().map_or(LARGEST_BYTES + 1, |m| m.len());
-        return Err(CalibError::TooLarge {
-            file: path.into(),
-            bytes,
-            limit: LARGEST_BYTES,
-        });
-    }
+    })?;
     // Comments in other encodings do no harm.
     let text = String::from_utf8_lossy(&bytes);
     Ok(text.trim_start_matches('\u{feff}').to_owned())

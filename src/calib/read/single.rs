@@ -108,10 +108,7 @@ pub(super) fn pair(left: Single<'_>, right: Single<'_>) -> Result<Rig, CalibErro
 }
 
 pub(super) fn kalibr(doc: Doc<'_>, pair: Pair) -> Result<Rig, CalibError> {
-    let names = match pair {
-        Pair::First => ["cam0", "cam1"],
-        Pair::Second => ["cam2", "cam3"],
-    };
+    let names = pair.choose(["cam0", "cam1"], ["cam2", "cam3"], |name| doc.has(&[name]));
     let camera = |name: &'static str| -> Result<Entry<'_>, CalibError> {
         doc.need(&[name], "a camera with intrinsics")
     };

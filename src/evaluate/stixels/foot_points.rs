@@ -6,7 +6,7 @@
 //! camera with its own depth (`x + shift_px_m / depth_m`, no shift without a depth), so truth
 //! needs no depth. A point is found when such a stixel, in the point's column or one to the left
 //! or right, has its base row within the tolerance.
-use std::{collections::BTreeMap, fmt, fs, path::Path};
+use std::{collections::BTreeMap, fmt, path::Path};
 
 use serde::Serialize;
 
@@ -16,6 +16,7 @@ use crate::{
         EvaluateError, Unmatched, files, percent, share,
         stixel_table::{FrameStixels, StixelTable},
     },
+    files as inputs,
     frame::Class,
     source::number_of,
 };
@@ -55,7 +56,7 @@ pub(super) fn parse(line: &str) -> Result<(u64, Point), String> {
 }
 
 fn read(path: &Path) -> Result<BTreeMap<u64, Vec<Point>>, EvaluateError> {
-    let bytes = fs::read(path).map_err(EvaluateError::io(path))?;
+    let bytes = inputs::read(path, inputs::MAX_LIST).map_err(EvaluateError::io(path))?;
     let mut points = BTreeMap::<u64, Vec<Point>>::new();
     for (i, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();

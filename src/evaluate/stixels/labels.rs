@@ -1,7 +1,6 @@
 //! Stixels against a class per pixel.
 use std::{
     fmt,
-    fs::File,
     path::{Path, PathBuf},
 };
 
@@ -13,6 +12,7 @@ use crate::{
         EvaluateError, Unmatched, files, percent, share,
         stixel_table::{FrameStixels, StixelTable},
     },
+    files as inputs,
     frame::{Class, Image},
 };
 
@@ -175,7 +175,7 @@ pub struct Report {
 type Map = [Option<Option<Class>>; 256];
 
 fn read_classes(path: &Path) -> Result<Map, EvaluateError> {
-    let file = File::open(path).map_err(EvaluateError::io(path))?;
+    let file = inputs::open(path, inputs::MAX_SETTINGS).map_err(EvaluateError::io(path))?;
     let wrong = |line: u64, what: String| EvaluateError::Table {
         path: path.into(),
         line,

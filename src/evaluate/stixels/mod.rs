@@ -8,7 +8,7 @@ use std::{
 use serde::Serialize;
 
 use super::{EvaluateError, files, stixel_table};
-use crate::source::picture::Picture;
+use crate::{files as inputs, source::picture::Picture};
 
 pub mod disparity;
 pub mod foot_points;
@@ -120,7 +120,7 @@ fn kind_of(truth: &Path) -> Result<TruthKind, EvaluateError> {
     };
     let meta = fs::metadata(truth).map_err(EvaluateError::io(truth))?;
     if !meta.is_dir() {
-        let file = fs::File::open(truth).map_err(EvaluateError::io(truth))?;
+        let file = inputs::open(truth, inputs::MAX_STIXELS).map_err(EvaluateError::io(truth))?;
         let mut line = Vec::new();
         // A first line longer than any of ours is none of ours.
         std::io::Read::take(BufReader::new(file), 4096)

@@ -6,6 +6,7 @@ use std::{
 
 use super::ReportError;
 use crate::{
+    files,
     frame::Outcome,
     sink::{
         Save,
@@ -14,6 +15,9 @@ use crate::{
         table::WHOLE,
     },
 };
+
+/// The longest duration that is believed: eleven days.
+const LONGEST_US: f64 = 1e12;
 
 /// One frame of `timing.csv`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,9 +53,9 @@ pub(super) struct Results {
 impl Results {
     pub fn read(folder: &Path) -> Result<Self, ReportError> {
         let path = folder.join(SUMMARY);
-        let text = match fs::read_to_string(&path) {
+        let text = match files::read_text(&path, files::MAX_LIST) {
             Ok(text) => text,
-            Err(e) if e.kind() == ErrorKind::NotFound => {
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 return Err(ReportError::NoSummary { path });
             }
             Err(source) => return Err(ReportError::Io { path, source }),
@@ -75,7 +79,11 @@ fn read_timing(path: &Path, stages: &mut Vec<String>) -> Result<Vec<Frame>, Repo
         line,
         what,
     };
-    let mut reader = csv::Reader::from_path(path).map_err(|e| bad(1, e.to_string()))?;
+    let file = files::open(path, files::MAX_TIMES).map_err(|source| ReportError::Io {
+        path: path.into(),
+        source,
+    })?;
+    let mut reader = csv::Reader::from_reader(file);
     const HEADER: [&str; 6] = [
         "frame",
         "timestamp_ns",
@@ -111,7 +119,7 @@ fn read_timing(path: &Path, stages: &mut Vec<String>) -> Result<Vec<Frame>, Repo
         let duration_us = field(4)
             .parse::<f64>()
             .ok()
-            .filter(|us| us.is_finite() && *us >= 0.0)
+            .filter(|us| (0.0..=LONGEST_US).contains(us))
             .ok_or_else(|| {
                 let found = field(4);
                 bad(

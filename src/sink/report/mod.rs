@@ -4,7 +4,7 @@ mod data;
 
 use std::{
     fmt::{Display, Write as _},
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -12,9 +12,10 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use data::Results;
 
 use super::{
-    SinkError,
+    SinkError, is_result,
     summary::{Percentiles, write_atomically},
 };
+use crate::files;
 
 /// What can go wrong with a report.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +37,7 @@ pub enum ReportError {
         /// What was found where.
         source: serde_json::Error,
     },
-    /// `timing.csv` is damaged or missing.
+    /// `timing.csv` is damaged.
     #[error("{}: line {line}: {what}", path.display())]
     Timing {
         /// The file.
@@ -46,13 +47,22 @@ pub enum ReportError {
         /// What was found and expected.
         what: String,
     },
-    /// A file can't be read.
+    /// A file is missing or can't be read.
     #[error("{}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
         /// As the file system has it.
         source: io::Error,
+    },
+    /// The page would replace one of the results.
+    #[error(
+        "--out {}: is, or lies among, the results that the report is on; expected another place",
+        path.display()
+    )]
+    OverResults {
+        /// Where the page was to go.
+        path: PathBuf,
     },
     /// The report can't be written.
     #[error(transparent)]
@@ -64,6 +74,9 @@ pub enum ReportError {
 /// # Errors
 /// When the results are not those of a replay, or the file can't be written.
 pub fn write(results: &Path, out: &Path, pictures: usize) -> Result<(), ReportError> {
+    if is_result(results, out) {
+        return Err(ReportError::OverResults { path: out.into() });
+    }
     let html = html(results, pictures)?;
     Ok(write_atomically(out, html.as_bytes())?)
 }
@@ -84,7 +97,7 @@ pub fn html(folder: &Path, pictures: usize) -> Result<String, ReportError> {
     stages(&mut page, &results);
     times(&mut page, &results);
     gaps(&mut page, &results);
-    overlays(&mut page, &results, pictures)?;
+    overlays(&mut page, &results, pictures);
     provenance(&mut page, &results);
     page.push_str("</main></body></html>\n");
     Ok(page)
@@ -233,11 +246,11 @@ fn gaps(page: &mut String, results: &Results) {
     }
 }
 
-fn overlays(page: &mut String, results: &Results, most: usize) -> Result<(), ReportError> {
+fn overlays(page: &mut String, results: &Results, most: usize) {
     let all = &results.overlays;
     let n = most.min(all.len());
     if n == 0 {
-        return Ok(());
+        return;
     }
     page.push_str("<h2>Pictures</h2>\n");
     for i in 0..n {
@@ -247,10 +260,14 @@ fn overlays(page: &mut String, results: &Results, most: usize) -> Result<(), Rep
         } else {
             i * (all.len() - 1) / (n - 1)
         }];
-        let bytes = fs::read(path).map_err(|source| ReportError::Io {
-            path: path.clone(),
-            source,
-        })?;
+        // A picture that was lost since costs the page no more than that.
+        let bytes = match files::read(path, files::MAX_LIST) {
+            Ok(bytes) => bytes,
+            Err(e) => {
+                log::warn!("left out: {}: {e}", path.display());
+                continue;
+            }
+        };
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         page.push_str("<figure><img alt=\"left image with stixels\" src=\"data:image/png;base64,");
         BASE64_STANDARD.encode_string(bytes, page);
@@ -260,7 +277,6 @@ fn overlays(page: &mut String, results: &Results, most: usize) -> Result<(), Rep
             escape(name)
         );
     }
-    Ok(())
 }
 
 fn provenance(page: &mut String, results: &Results) {

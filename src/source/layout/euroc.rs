@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     calib::Pair,
+    files,
     frame::{FrameId, Timestamp},
     source::{DriveOptions, SourceError},
 };
@@ -115,7 +116,7 @@ fn trim(pairs: &mut BTreeMap<u64, [Option<PathBuf>; 2]>, cameras: usize) -> bool
 fn camera(dir: &Path) -> Result<Vec<(u64, PathBuf)>, SourceError> {
     let data = dir.join("data");
     let table = dir.join("data.csv");
-    if table.is_file() {
+    if files::present(&table) {
         return times::euroc_table(&table, &data);
     }
     listing::pictures(&data, Numbering::Names)?

@@ -218,8 +218,9 @@ pub(super) fn step_of(numbers: &[u64]) -> Option<u64> {
     if differences().any(|d| d % step != 0) {
         return None;
     }
-    let slots = (numbers.last()? - numbers.first()?) / step + 1;
-    (slots <= 2 * numbers.len() as u64).then_some(step)
+    let steps = numbers.last()?.checked_sub(*numbers.first()?)? / step;
+    // One more slot than steps; their number itself may be beyond 64 bits.
+    (steps < 2 * numbers.len() as u64).then_some(step)
 }
 
 fn with_holes(
@@ -293,5 +294,6 @@ mod tests {
         // More holes than pictures: a selection.
         assert_eq!(step_of(&[0, 1, 100]), None);
         assert_eq!(step_of(&[0, u64::MAX]), Some(u64::MAX));
+        assert_eq!(step_of(&[0, 1, u64::MAX]), None);
     }
 }

@@ -2,11 +2,11 @@
 use std::path::{Path, PathBuf};
 
 use super::{FrameFiles, Times};
-use crate::source::SourceError;
+use crate::{files, source::SourceError};
 
 fn read(path: &Path) -> Result<String, SourceError> {
     // Lossy: whatever is in the file, the line that can't be read will be named.
-    std::fs::read(path)
+    files::read(path, files::MAX_TIMES)
         .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
         .map_err(|error| SourceError::Io {
             path: path.into(),
@@ -45,7 +45,7 @@ fn lines_if_there(
     name: &'static str,
     parse: impl Fn(&str) -> Option<u64>,
 ) -> Result<Times, SourceError> {
-    if !path.is_file() {
+    if !files::present(path) {
         return Ok(Times::Rate);
     }
     let text = read(path)?;

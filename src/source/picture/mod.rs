@@ -19,11 +19,14 @@ mod pnm;
 
 use std::{
     fs::File,
-    io::{BufReader, Read},
+    io::{BufReader, ErrorKind, Read, Take},
     path::Path,
 };
 
-use crate::frame::{Image, Rgb, Size};
+use crate::{
+    files,
+    frame::{Image, Rgb, Size},
+};
 
 /// The longest side of a picture, px.
 pub const MAX_SIDE: usize = 16_384;
@@ -184,24 +187,19 @@ impl PictureReader {
     /// # Errors
     /// When the file can't be read, is truncated, damaged, too large or of an unknown kind.
     pub fn read_into(&mut self, path: &Path, picture: &mut Picture) -> Result<(), PictureError> {
-        let file = open(path)?;
         self.file.clear();
-        file.take(MAX_FILE).read_to_end(&mut self.file)?;
+        open(path)?.read_to_end(&mut self.file)?;
         decode_into(&self.file, &mut self.line, picture)
     }
 }
 
 /// Opens a plain file; a folder or anything else is refused here, with a clear text.
-fn open(path: &Path) -> Result<File, PictureError> {
-    // Before it is opened: to open a pipe may wait for ever.
-    let meta = std::fs::metadata(path)?;
-    if !meta.is_file() {
-        return Err(PictureError::Format("not a file".into()));
-    }
-    if meta.len() > MAX_FILE {
-        return Err(PictureError::TooLarge(format!("{} bytes", meta.len())));
-    }
-    Ok(File::open(path)?)
+fn open(path: &Path) -> Result<Take<File>, PictureError> {
+    files::open(path, MAX_FILE).map_err(|e| match e.kind() {
+        ErrorKind::InvalidInput => PictureError::Format(e.to_string()),
+        ErrorKind::FileTooLarge => PictureError::TooLarge(e.to_string()),
+        _ => PictureError::Io(e),
+    })
 }
 
 /// Reads a picture file.

@@ -95,6 +95,22 @@ pub enum SynthError {
     /// The folder to write to has something in it already.
     #[error("{}: exists and is not empty; --force replaces a drive that is there", .0.display())]
     NotEmpty(PathBuf),
+    /// What should be a folder of the drive is something else.
+    #[error("{}: is not a folder; expected a folder for a drive", .0.display())]
+    NotAFolder(PathBuf),
+    /// The folder to write to holds something that no earlier synthetic drive consists of.
+    #[error(
+        "{}: holds {found}, but is no synthetic drive (no {marker}); --force replaces only such a \
+         drive; choose another --out", path.display()
+    )]
+    NotOurs {
+        /// The folder.
+        path: PathBuf,
+        /// What would have been replaced.
+        found: &'static str,
+        /// The file that is missing.
+        marker: &'static str,
+    },
     /// A file or folder can't be written.
     #[error("{}: {source}", path.display())]
     Io {

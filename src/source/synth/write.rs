@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 
 use super::{MONO_LEFT_M, Options, Rendered, STIXEL_WIDTH, Street, SynthError, labels, stixels};
+use crate::files;
 use crate::frame::png;
 use crate::frame::{Camera, Class, INVALID, Image, Stixels};
 
@@ -36,6 +37,20 @@ const FOLDERS: [&str; 7] = [
     "truth/labels",
     "truth/moving",
 ];
+
+/// What else lies there; with the folders, the names by which a drive is known.
+const NAMES: [&str; 7] = [
+    "image_2",
+    "image_3",
+    "mono",
+    "truth",
+    "calib.txt",
+    "times.txt",
+    "speed.csv",
+];
+
+/// What no recorded drive has.
+const MARKERS: [&str; 2] = ["truth/classes.csv", "speed.csv"];
 
 const README: &str = "\
 Truth of a synthetic drive, made by `roadloop synth`. All of it belongs to the left image
@@ -61,10 +76,11 @@ fn io(path: &Path) -> impl FnOnce(std::io::Error) -> SynthError + '_ {
 }
 
 /// Makes `out` ready for a drive: refuses a folder with something in it unless `force`, which
-/// removes a drive that is there (`image_2`, `image_3`, `mono`, `truth`) and nothing else.
+/// removes the pictures of an earlier synthetic drive (its tables are replaced) and nothing else.
+/// A folder with names of a drive in it that is no synthetic one is refused in any case.
 ///
 /// # Errors
-/// When the folder is not empty, or can't be read or cleared.
+/// When the folder may not be used, or can't be read or cleared.
 pub fn prepare(out: &Path, force: bool) -> Result<(), SynthError> {
     match fs::read_dir(out) {
         Ok(mut entries) => {
@@ -72,16 +88,42 @@ pub fn prepare(out: &Path, force: bool) -> Result<(), SynthError> {
                 return Ok(());
             }
         }
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound && !files::present(out) => {
+            return Ok(());
+        }
+        Err(_) if !out.is_dir() => return Err(SynthError::NotAFolder(out.to_path_buf())),
         Err(e) => return Err(io(out)(e)),
     }
     if !force {
         return Err(SynthError::NotEmpty(out.to_path_buf()));
     }
-    for name in ["image_2", "image_3", "mono", "truth"] {
-        let path = out.join(name);
-        if path.is_dir() {
-            fs::remove_dir_all(&path).map_err(io(&path))?;
+    let ours = |name: &&str| files::present(&out.join(name));
+    let missing = MARKERS.into_iter().find(|name| !out.join(name).is_file());
+    if let (Some(found), Some(marker)) = (NAMES.into_iter().find(ours), missing) {
+        return Err(SynthError::NotOurs {
+            path: out.to_path_buf(),
+            found,
+            marker,
+        });
+    }
+    // Links would lead out of the folder.
+    let real = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|m| m.is_dir());
+    let folders = ["truth"].into_iter().chain(FOLDERS).map(|name| out.join(name));
+    for folder in folders.filter(|path| files::present(path)) {
+        if !real(&folder) {
+            return Err(SynthError::NotAFolder(folder));
+        }
+    }
+    for folder in FOLDERS.map(|name| out.join(name)).iter().filter(|p| real(p)) {
+        for entry in fs::read_dir(folder).map_err(io(folder))? {
+            let path = entry.map_err(io(folder))?.path();
+            let ours = path.extension().is_some_and(|e| e == "png")
+                && path.file_stem().is_some_and(|stem| {
+                    stem.len() == 6 && stem.as_encoded_bytes().iter().all(u8::is_ascii_digit)
+                });
+            if ours {
+                fs::remove_file(&path).map_err(io(&path))?;
+            }
         }
     }
     Ok(())

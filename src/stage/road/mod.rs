@@ -192,11 +192,12 @@ impl Params {
                 "-1000000 to 1000000",
             )?;
         }
-        positive("camera_height_m", self.camera_height_m)?;
+        let height = |key, v: f64| check(key, v, (0.01..=1000.0).contains(&v), "0.01 to 1000");
+        height("camera_height_m", self.camera_height_m)?;
         let angle = |key, v: f64| check(key, v, v.abs() <= 1.0, "-1 to 1");
         angle("pitch_rad", self.pitch_rad)?;
-        positive("min_camera_height_m", self.min_camera_height_m)?;
-        positive("max_camera_height_m", self.max_camera_height_m)?;
+        height("min_camera_height_m", self.min_camera_height_m)?;
+        height("max_camera_height_m", self.max_camera_height_m)?;
         if self.min_camera_height_m >= self.max_camera_height_m {
             return Err(ParamsError::Heights {
                 min: self.min_camera_height_m,

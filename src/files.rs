@@ -1,0 +1,77 @@
+//! Input files: regular ones only, of a bounded size. A pipe or a device given as a file would
+//! be waited for, or read, without end.
+use std::{
+    fs::{self, File},
+    io::{self, Read as _, Take},
+    path::Path,
+};
+
+/// Largest configuration, calibration or table of classes, bytes.
+pub(crate) const MAX_SETTINGS: u64 = 1 << 20;
+
+/// Largest summary or list of points, bytes.
+pub(crate) const MAX_LIST: u64 = 1 << 26;
+
+/// Largest table of times, a line or some a frame, bytes: days at 30 Hz.
+pub(crate) const MAX_TIMES: u64 = 1 << 30;
+
+/// Largest table of stixels, bytes; in memory it takes about as much.
+pub(crate) const MAX_STIXELS: u64 = 1 << 32;
+
+/// Opens a regular file of at most `most` bytes; no more are read of one that grows.
+///
+/// # Errors
+/// As the file system has them, and those of [`is_data`].
+pub(crate) fn open(path: &Path, most: u64) -> io::Result<Take<File>> {
+    // Before it is opened: to open a pipe may wait for ever.
+    let meta = fs::metadata(path)?;
+    if !meta.is_file() {
+        let found = if meta.is_dir() { "a folder" } else { "a pipe or device" };
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("not a file but {found}; expected a regular file"),
+        ));
+    }
+    if meta.len() > most {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("{} bytes, expected at most {most}", meta.len()),
+        ));
+    }
+    Ok(File::open(path)?.take(most))
+}
+
+/// Reads a whole file that [`open`] accepts.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path, most)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// As [`read`], for text.
+///
+/// # Errors
+/// As [`open`], and where it is no UTF-8.
+pub(crate) fn read_text(path: &Path, most: u64) -> io::Result<String> {
+    let mut text = String::new();
+    open(path, most)?.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Whether there is a file, in a state to be read or not: a link to nothing counts.
+pub(crate) fn present(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
+/// Whether an error says that something is there and is no such file, rather than that nothing
+/// is there.
+pub(crate) fn is_data(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, InvalidData, InvalidInput, IsADirectory};
+    matches!(
+        error.kind(),
+        FileTooLarge | InvalidData | InvalidInput | IsADirectory
+    )
+}
