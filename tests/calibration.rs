@@ -192,7 +192,7 @@ fn kitti_rows() {
     );
     refused(
         &ODOMETRY.replace("700", "-700"),
-        &["P0 (line 1)", "-700", "above 0"],
+        &["P0 (line 1)", "-700", "focal lengths of 1 to"],
     );
     refused(
         &ODOMETRY.replace("P0: 700", "P0:"),
@@ -270,7 +270,7 @@ fn opencv_matrices() {
     );
     refused(
         &opencv(&M.replace("500", "0"), D, R, T),
-        &["M1", "focal", "above 0"],
+        &["M1", "focal", "focal lengths of 1 to"],
     );
     refused(
         &opencv(&M.replace("500", ".nan"), D, R, T),

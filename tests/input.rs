@@ -226,11 +226,11 @@ fn keys_that_fit_no_drive() {
         ),
         (
             Box::new(|o| o.source.rate_hz = 0.0),
-            "source.rate_hz: 0, expected above 0 and up to 10000",
+            "source.rate_hz: 0, expected 0.001 to 10000",
         ),
         (
             Box::new(|o| o.source.rate_hz = f64::NAN),
-            "source.rate_hz: NaN, expected above 0 and up to 10000",
+            "source.rate_hz: NaN, expected 0.001 to 10000",
         ),
         (
             Box::new(|o| o.source.disparity_scale = Some(-1.0)),

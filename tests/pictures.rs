@@ -200,6 +200,24 @@ fn palettes_become_colour() {
 }
 
 #[test]
+fn a_colour_beyond_its_palette_is_damage() {
+    let palette = [1, 2, 3, 40, 50, 60, 255, 254, 253];
+    for (depth, interlaced) in [(2, false), (4, true), (8, false)] {
+        let chunks: &[(&[u8; 4], &[u8])] = &[(b"PLTE", &palette)];
+        let file = Png {
+            chunks,
+            interlaced,
+            ..png(5, 4, depth, 3)
+        }
+        .bytes(|x, y, _| if (x, y) == (4, 2) { 3 } else { 2 });
+        assert_eq!(
+            text(&file),
+            "damaged PNG: colour 3 in row 2, of a palette of 3"
+        );
+    }
+}
+
+#[test]
 fn interlaced_png_is_the_same_picture() {
     for (w, h) in [(1, 1), (3, 5), (8, 8), (9, 17), (31, 2)] {
         for (depth, colour) in [(1, 0), (4, 0), (8, 0), (16, 0), (8, 2), (16, 2), (8, 6)] {
@@ -401,6 +419,17 @@ fn jpeg_is_read_and_a_cut_one_refused() {
         let cut = n * (file.len() - 2) / 19;
         assert!(decode(&file[..cut]).is_err(), "{cut} of {}", file.len());
     }
+    // What is missing is missing with an end marker put after it too, be it a quarter or a row
+    // of blocks; fill bytes before the marker are allowed.
+    for cut in [file.len() / 4, file.len() / 2, file.len() - 2_000, file.len() - 60] {
+        let mut file = file[..cut].to_vec();
+        file.extend([0xFF, 0xD9]);
+        let error = decode(&file).unwrap_err();
+        assert!(matches!(error, PictureError::Truncated(_)), "{cut}: {error}");
+    }
+    let mut filled = file[..file.len() - 2].to_vec();
+    filled.extend([0xFF, 0xFF, 0xFF, 0xD9]);
+    assert!(decode(&filled).unwrap() == picture);
     for n in 0..20 {
         let at = 2 + n * (file.len() - 3) / 19;
         file[at] ^= 0x55;
@@ -423,7 +452,7 @@ fn content_decides_not_the_name() {
     assert_eq!(picture::read(&path).unwrap(), grey8(2, 1, b"ab"));
     assert_eq!(picture::size(&path).unwrap(), Size::new(2, 1));
     let error = picture::read(dir.path()).unwrap_err().to_string();
-    assert_eq!(error, "not a file");
+    assert_eq!(error, "not a file but a folder; expected a regular file");
     let error = picture::read(&dir.path().join("none.png")).unwrap_err();
     assert!(matches!(error, PictureError::Io(_)), "{error}");
 }

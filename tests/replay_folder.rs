@@ -75,6 +75,8 @@ fn result(number: u64) -> FrameResult {
     result
 }
 
+const TIMING: &str = "frame,timestamp_ns,stage,start_us,duration_us,outcome";
+
 fn hand(folder: &mut ReplayFolder, number: u64) -> Result<(), SinkError> {
     let left = Image::filled(SIZE.width, SIZE.height, 77);
     let view = View {
@@ -190,7 +192,8 @@ fn a_folder_in_use_is_refused() {
     let out = temp.path().join("out");
     fs::create_dir(&out).unwrap();
     assert_eq!(refused(&out, false), None, "empty is as good as new");
-    fs::remove_file(out.join("timing.csv")).unwrap();
+    assert_eq!(names(&out), [""; 0], "nothing is made before the first frame");
+    fs::write(out.join("stixels.csv"), "").unwrap();
     assert_eq!(
         refused(&out, false).unwrap(),
         format!(
@@ -214,14 +217,10 @@ fn force_removes_earlier_results_and_nothing_else() {
     let temp = tempfile::tempdir().unwrap();
     let out = temp.path();
     fs::create_dir_all(out.join("overlay")).unwrap();
-    for name in [
-        "overlay/000099.png",
-        "overlay/mine.png",
-        "summary.json",
-        "notes.txt",
-    ] {
+    for name in ["overlay/000099.png", "overlay/mine.png", "notes.txt"] {
         fs::write(out.join(name), "old").unwrap();
     }
+    fs::write(out.join("timing.csv"), format!("{TIMING}\n")).unwrap();
     let options = FolderOptions {
         force: true,
         ..options("overlay")
@@ -234,6 +233,94 @@ fn force_removes_earlier_results_and_nothing_else() {
     hand(&mut folder, 5).unwrap();
     folder.finish(false).unwrap();
     assert_eq!(names(&out.join("overlay")), ["000005.png", "mine.png"]);
+}
+
+#[test]
+fn earlier_results_stay_until_new_ones_begin() {
+    let temp = tempfile::tempdir().unwrap();
+    let out = temp.path();
+    let mut folder = begun(out, options("overlay"));
+    hand(&mut folder, 0).unwrap();
+    folder.finish(false).unwrap();
+    let content = || {
+        let files = ["summary.json", "stixels.csv", "timing.csv", "overlay/000000.png"];
+        files.map(|name| fs::read(out.join(name)).unwrap())
+    };
+    let before = content();
+    let forced = || {
+        let options = FolderOptions {
+            force: true,
+            ..options("")
+        };
+        ReplayFolder::create(out, options).unwrap()
+    };
+    drop(forced());
+    forced().finish(false).unwrap();
+    assert!(content() == before, "a replay that never began changes nothing");
+    forced().begin(&CAMERA, &result(0), false).unwrap();
+    assert_eq!(names(out), ["overlay", "stixels.csv", "timing.csv"]);
+    assert_eq!(names(&out.join("overlay")), [""; 0]);
+}
+
+#[test]
+fn force_takes_only_the_folder_of_a_replay() {
+    let temp = tempfile::tempdir().unwrap();
+    let out = temp.path().join("out");
+    let other = temp.path().join("other");
+    fs::create_dir_all(out.join("disparity")).unwrap();
+    fs::create_dir_all(&other).unwrap();
+    fs::write(other.join("000000.png"), "mine").unwrap();
+    fs::write(out.join("disparity/000000.png"), "truth").unwrap();
+    fs::write(out.join("stixels.csv"), "truth").unwrap();
+    fs::write(out.join("summary.json"), "{\"of\": \"something else\"}").unwrap();
+    let refused = || {
+        let options = FolderOptions {
+            force: true,
+            ..options("overlay")
+        };
+        let error = ReplayFolder::create(&out, options).err().unwrap();
+        error.to_string().replace(&out.display().to_string(), "OUT")
+    };
+    assert_eq!(
+        refused(),
+        "OUT: holds \"summary.json\", but neither the summary.json nor the timing.csv of a replay; \
+         expected earlier results, which alone --force replaces; choose another --out"
+    );
+    assert_eq!(fs::read_to_string(out.join("disparity/000000.png")).unwrap(), "truth");
+    // A folder of ours, but one that leads elsewhere.
+    fs::write(out.join("timing.csv"), format!("{TIMING}\n")).unwrap();
+    std::os::unix::fs::symlink(&other, out.join("overlay")).unwrap();
+    assert_eq!(
+        refused(),
+        "OUT/overlay: is not a folder; expected a folder for results"
+    );
+    assert_eq!(names(&other), ["000000.png"]);
+    let dangling = temp.path().join("dangling");
+    std::os::unix::fs::symlink(temp.path().join("gone"), &dangling).unwrap();
+    let error = ReplayFolder::create(&dangling, options("")).err().unwrap();
+    assert!(matches!(error, SinkError::NotAFolder { .. }), "{error}");
+}
+
+#[test]
+fn two_replays_do_not_share_a_folder() {
+    let temp = tempfile::tempdir().unwrap();
+    let out = temp.path();
+    let forced = || {
+        let options = FolderOptions {
+            force: true,
+            ..options("")
+        };
+        ReplayFolder::create(out, options).unwrap()
+    };
+    let (mut first, mut second) = (forced(), forced());
+    first.begin(&CAMERA, &result(0), false).unwrap();
+    hand(&mut first, 0).unwrap();
+    let error = second.begin(&CAMERA, &result(0), false).unwrap_err();
+    assert!(matches!(error, SinkError::Busy { .. }), "{error}");
+    first.finish(false).unwrap();
+    assert_eq!(lines(&out.join("stixels.csv")), 1 + 6);
+    // The end of the first frees the folder.
+    second.begin(&CAMERA, &result(0), false).unwrap();
 }
 
 #[test]
@@ -390,6 +477,10 @@ fn what_is_no_replay_gets_no_report() {
             "0,0,stereo,0,NaN,done\n",
             "line 2: duration_us is \"NaN\", expected microseconds",
         ),
+        (
+            "0,0,frame,0,1e30,done\n",
+            "line 2: duration_us is \"1e30\", expected microseconds",
+        ),
     ] {
         fs::write(out.join("timing.csv"), format!("{header}{rows}")).unwrap();
         error(&format!("OUT/timing.csv: {expected}"));
@@ -399,6 +490,23 @@ fn what_is_no_replay_gets_no_report() {
         "OUT/timing.csv: line 1: found the columns \"time,frame\", expected {:?}",
         header.trim_end()
     ));
+}
+
+#[test]
+fn a_picture_that_is_gone_costs_the_report_no_more() {
+    let temp = tempfile::tempdir().unwrap();
+    let out = temp.path();
+    let mut folder = begun(out, options("overlay"));
+    for number in 0..3 {
+        hand(&mut folder, number).unwrap();
+    }
+    folder.finish(false).unwrap();
+    let overlay = out.join("overlay");
+    fs::remove_file(overlay.join("000000.png")).unwrap();
+    std::os::unix::fs::symlink("gone", overlay.join("000000.png")).unwrap();
+    fs::remove_file(overlay.join("000001.png")).unwrap();
+    fs::create_dir(overlay.join("000001.png")).unwrap();
+    assert_eq!(report::html(out, 3).unwrap().matches("<img").count(), 1);
 }
 
 #[test]

@@ -125,7 +125,28 @@ fn a_folder_in_use_is_refused_unless_forced() {
         write::prepare(dir.path(), false),
         Err(SynthError::NotEmpty(_))
     ));
+    // A recorded drive has no such marks; its pictures must stay.
+    assert!(matches!(
+        write::prepare(dir.path(), true),
+        Err(SynthError::NotOurs { .. })
+    ));
+    std::fs::write(dir.path().join("truth/classes.csv"), "").unwrap();
+    std::fs::write(dir.path().join("speed.csv"), "").unwrap();
+    let labels = dir.path().join("truth/labels");
+    for name in ["000003.png", "mine.png", "000003.txt"] {
+        std::fs::write(labels.join(name), "").unwrap();
+    }
     write::prepare(dir.path(), true).unwrap();
     assert!(dir.path().join("notes.txt").exists());
-    assert!(!dir.path().join("truth").exists());
+    assert!(!labels.join("000003.png").exists());
+    assert!(labels.join("mine.png").exists() && labels.join("000003.txt").exists());
+    // What a link leads to is not the drive's.
+    let elsewhere = tempfile::tempdir().unwrap();
+    std::fs::write(elsewhere.path().join("000000.png"), "").unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), dir.path().join("image_2")).unwrap();
+    assert!(matches!(
+        write::prepare(dir.path(), true),
+        Err(SynthError::NotAFolder(_))
+    ));
+    assert!(elsewhere.path().join("000000.png").exists());
 }

@@ -21,15 +21,41 @@ fn head<R: Read>(decoder: &mut Decoder<R>) -> Result<(Size, PixelFormat), Pictur
     Ok((size, info.pixel_format))
 }
 
+/// What a decoder that needs more than a scan holds reads next: ones, stuffed. Sixteen of them
+/// are no Huffman code (ITU-T T.81, C.2: codes of all ones are reserved), so it fails where it
+/// would fill up with grey. What is whole ends before them.
+///
+/// Not found that way: a progressive file that lost whole scans at its end, and a refinement
+/// scan cut within a run of blocks without new coefficients.
+const BEYOND: &[u8] = &{
+    let mut ones = [0xFF; 64];
+    let mut i = 1;
+    while i < ones.len() {
+        ones[i] = 0;
+        i += 2;
+    }
+    ones
+};
+
+/// The file up to the end of its last scan, and from the end marker on. A whole file has one
+/// after its last scan; one before that is the end of a preview.
+fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), PictureError> {
+    let find = |from: &[u8]| from.windows(2).position(|w| w == [0xFF, 0xD9]);
+    let scan = bytes.windows(2).rposition(|w| w == [0xFF, 0xDA]);
+    let end = scan.and_then(|at| Some(at + find(&bytes[at..])?));
+    let end = end.ok_or_else(|| PictureError::Truncated("JPEG: no end marker".into()))?;
+    let mut scans = &bytes[..end];
+    // Fill bytes before the marker would swallow what is put after them.
+    while let [before @ .., 0xFF] = scans {
+        scans = before;
+    }
+    Ok((scans, &bytes[end..]))
+}
+
 /// Decodes a whole JPEG.
 pub(super) fn decode(bytes: &[u8], picture: &mut Picture) -> Result<(), PictureError> {
-    // The decoder fills up what is missing at the end. A whole file has an end marker after its
-    // last scan; one before that is the end of a preview.
-    let scan = bytes.windows(2).rposition(|w| w == [0xFF, 0xDA]);
-    if !scan.is_some_and(|at| bytes[at..].windows(2).any(|w| w == [0xFF, 0xD9])) {
-        return Err(PictureError::Truncated("JPEG: no end marker".into()));
-    }
-    let mut decoder = Decoder::new(bytes);
+    let (scans, rest) = split(bytes)?;
+    let mut decoder = Decoder::new(scans.chain(BEYOND).chain(rest));
     decoder.set_max_decoding_buffer_size(4 * MAX_PIXELS);
     let (size, format) = head(&mut decoder)?;
     if !matches!(format, PixelFormat::L8 | PixelFormat::RGB24) {
@@ -37,7 +63,13 @@ pub(super) fn decode(bytes: &[u8], picture: &mut Picture) -> Result<(), PictureE
             "a JPEG of pixel format {format:?}; grey of 8 bits and RGB are supported"
         )));
     }
-    let pixels = decoder.decode().map_err(error)?;
+    let pixels = decoder.decode().map_err(|e| match e {
+        // So it also ends where the data itself is damaged.
+        Error::Format(text) if text.contains("huffman") => PictureError::Truncated(format!(
+            "or damaged JPEG: its scan does not hold all pixels ({text})"
+        )),
+        e => error(e),
+    })?;
     let short = || PictureError::Truncated("JPEG: fewer pixels than its header says".into());
     match format {
         PixelFormat::L8 => {

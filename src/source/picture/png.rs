@@ -23,31 +23,51 @@ pub(super) fn size(head: &[u8]) -> Result<Size, PictureError> {
 }
 
 /// How a row that the decoder gives becomes pixels.
-#[derive(Clone, Copy)]
 struct Rows {
     samples: usize,
     deep: bool,
+    /// Bits of an index, and the colours, R G B each: the decoder itself would take indices
+    /// beyond them for black.
+    palette: Option<(usize, Vec<u8>)>,
 }
 
 impl Rows {
     /// Whether a row is the pixels' memory already.
-    fn is_plain(self) -> bool {
-        !self.deep && matches!(self.samples, 1 | 3)
+    fn is_plain(&self) -> bool {
+        !self.deep && self.palette.is_none() && matches!(self.samples, 1 | 3)
     }
 
-    fn grey8(self, line: &[u8], row: &mut [u8]) {
+    /// Bytes of a row that the decoder gives.
+    fn bytes(&self, width: usize) -> usize {
+        match &self.palette {
+            Some((bits, _)) => (width * bits).div_ceil(8),
+            None => width * self.samples * (1 + usize::from(self.deep)),
+        }
+    }
+
+    fn indexed(bits: usize, palette: &[u8], line: &[u8], row: &mut [[u8; 3]]) -> Result<(), usize> {
+        let (colours, _) = palette.as_chunks::<3>();
+        for (x, to) in row.iter_mut().enumerate() {
+            let at = x * bits;
+            let index = usize::from(line[at / 8] >> (8 - bits - at % 8)) & ((1 << bits) - 1);
+            *to = *colours.get(index).ok_or(index)?;
+        }
+        Ok(())
+    }
+
+    fn grey8(&self, line: &[u8], row: &mut [u8]) {
         for (to, from) in row.iter_mut().zip(line.chunks_exact(self.samples)) {
             *to = from[0];
         }
     }
 
-    fn grey16(self, line: &[u8], row: &mut [u16]) {
+    fn grey16(&self, line: &[u8], row: &mut [u16]) {
         for (to, from) in row.iter_mut().zip(line.chunks_exact(2 * self.samples)) {
             *to = u16::from_be_bytes([from[0], from[1]]);
         }
     }
 
-    fn rgb8(self, line: &[u8], row: &mut [[u8; 3]]) {
+    fn rgb8(&self, line: &[u8], row: &mut [[u8; 3]]) {
         if self.deep {
             for (to, from) in row.iter_mut().zip(line.chunks_exact(2 * self.samples)) {
                 let sample = |i| to_8_bits(u16::from_be_bytes([from[i], from[i + 1]]), u16::MAX);
@@ -70,12 +90,26 @@ fn plain_row(picture: &mut Picture, y: usize) -> &mut [u8] {
     }
 }
 
-fn convert_row(rows: Rows, line: &[u8], picture: &mut Picture, y: usize) {
-    match picture {
-        Picture::Grey8(image) => rows.grey8(line, image.row_mut(y)),
-        Picture::Grey16(image) => rows.grey16(line, image.row_mut(y)),
-        Picture::Rgb8(image) => rows.rgb8(line, image.row_mut(y)),
+fn convert_row(
+    rows: &Rows,
+    line: &[u8],
+    picture: &mut Picture,
+    y: usize,
+) -> Result<(), PictureError> {
+    match (picture, &rows.palette) {
+        (Picture::Grey8(image), _) => rows.grey8(line, image.row_mut(y)),
+        (Picture::Grey16(image), _) => rows.grey16(line, image.row_mut(y)),
+        (Picture::Rgb8(image), None) => rows.rgb8(line, image.row_mut(y)),
+        (Picture::Rgb8(image), Some((bits, palette))) => {
+            Rows::indexed(*bits, palette, line, image.row_mut(y)).map_err(|index| {
+                PictureError::Format(format!(
+                    "damaged PNG: colour {index} in row {y}, of a palette of {}",
+                    palette.len() / 3
+                ))
+            })?;
+        }
     }
+    Ok(())
 }
 
 /// Decodes a whole PNG; of an animation its still picture.
@@ -91,7 +125,14 @@ pub(super) fn decode(
         bytes: 16 * 8 * size.width + 2 * bytes.len() + (1 << 20),
     };
     let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), limits);
-    decoder.set_transformations(Transformations::EXPAND);
+    let head = decoder
+        .read_header_info()
+        .map_err(|e| error(e, "in its header"))?;
+    let transformations = match head.color_type {
+        ColorType::Indexed => Transformations::IDENTITY,
+        _ => Transformations::EXPAND,
+    };
+    decoder.set_transformations(transformations);
     decoder.set_ignore_text_chunk(true);
     decoder.set_ignore_iccp_chunk(true);
     let mut reader = decoder
@@ -118,9 +159,14 @@ pub(super) fn decode(
     let interlaced = info.interlaced;
     let (colour, depth) = reader.output_color_type();
     let deep = depth == BitDepth::Sixteen;
+    let palette = (colour == ColorType::Indexed).then(|| {
+        let colours = reader.info().palette.as_deref();
+        (depth as usize, colours.unwrap_or_default().to_vec())
+    });
     let rows = Rows {
         samples: colour.samples(),
         deep,
+        palette,
     };
     match (colour, deep) {
         (ColorType::Grayscale | ColorType::GrayscaleAlpha, false) => {
@@ -129,21 +175,18 @@ pub(super) fn decode(
         (ColorType::Grayscale | ColorType::GrayscaleAlpha, true) => {
             picture.as_grey16(size);
         }
-        (ColorType::Rgb | ColorType::Rgba, _) => {
+        (ColorType::Rgb | ColorType::Rgba | ColorType::Indexed, _) => {
             picture.as_rgb8(size);
         }
-        (ColorType::Indexed, _) => {
-            return Err(PictureError::Format("a PNG palette that stays one".into()));
-        }
     }
-    let line_len = size.width * rows.samples * (1 + usize::from(deep));
+    let line_len = rows.bytes(size.width);
     if interlaced {
         line.resize(line_len * size.height, 0);
         reader
             .next_frame(line)
             .map_err(|e| error(e, "in its interlaced rows"))?;
         for (y, line) in line.chunks_exact(line_len).enumerate() {
-            convert_row(rows, line, picture, y);
+            convert_row(&rows, line, picture, y)?;
         }
     } else {
         line.resize(line_len, 0);
@@ -155,7 +198,7 @@ pub(super) fn decode(
             };
             match result {
                 Ok(Some(_)) if rows.is_plain() => {}
-                Ok(Some(_)) => convert_row(rows, line, picture, y),
+                Ok(Some(_)) => convert_row(&rows, line, picture, y)?,
                 Ok(None) => return Err(PictureError::Truncated(after(y, size))),
                 Err(e) => return Err(row_error(e, y, size)),
             }
