@@ -26,7 +26,11 @@ pub(crate) fn open(path: &Path, most: u64) -> io::Result<Take<File>> {
     // Before it is opened: to open a pipe may wait for ever.
     let meta = fs::metadata(path)?;
     if !meta.is_file() {
-        let found = if meta.is_dir() { "a folder" } else { "a pipe or device" };
+        let found = if meta.is_dir() {
+            "a folder"
+        } else {
+            "a pipe or device"
+        };
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             format!("not a file but {found}; expected a regular file"),

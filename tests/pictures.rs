@@ -421,11 +421,19 @@ fn jpeg_is_read_and_a_cut_one_refused() {
     }
     // What is missing is missing with an end marker put after it too, be it a quarter or a row
     // of blocks; fill bytes before the marker are allowed.
-    for cut in [file.len() / 4, file.len() / 2, file.len() - 2_000, file.len() - 60] {
+    for cut in [
+        file.len() / 4,
+        file.len() / 2,
+        file.len() - 2_000,
+        file.len() - 60,
+    ] {
         let mut file = file[..cut].to_vec();
         file.extend([0xFF, 0xD9]);
         let error = decode(&file).unwrap_err();
-        assert!(matches!(error, PictureError::Truncated(_)), "{cut}: {error}");
+        assert!(
+            matches!(error, PictureError::Truncated(_)),
+            "{cut}: {error}"
+        );
     }
     let mut filled = file[..file.len() - 2].to_vec();
     filled.extend([0xFF, 0xFF, 0xFF, 0xD9]);

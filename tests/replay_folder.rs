@@ -192,7 +192,11 @@ fn a_folder_in_use_is_refused() {
     let out = temp.path().join("out");
     fs::create_dir(&out).unwrap();
     assert_eq!(refused(&out, false), None, "empty is as good as new");
-    assert_eq!(names(&out), [""; 0], "nothing is made before the first frame");
+    assert_eq!(
+        names(&out),
+        [""; 0],
+        "nothing is made before the first frame"
+    );
     fs::write(out.join("stixels.csv"), "").unwrap();
     assert_eq!(
         refused(&out, false).unwrap(),
@@ -243,7 +247,12 @@ fn earlier_results_stay_until_new_ones_begin() {
     hand(&mut folder, 0).unwrap();
     folder.finish(false).unwrap();
     let content = || {
-        let files = ["summary.json", "stixels.csv", "timing.csv", "overlay/000000.png"];
+        let files = [
+            "summary.json",
+            "stixels.csv",
+            "timing.csv",
+            "overlay/000000.png",
+        ];
         files.map(|name| fs::read(out.join(name)).unwrap())
     };
     let before = content();
@@ -256,7 +265,10 @@ fn earlier_results_stay_until_new_ones_begin() {
     };
     drop(forced());
     forced().finish(false).unwrap();
-    assert!(content() == before, "a replay that never began changes nothing");
+    assert!(
+        content() == before,
+        "a replay that never began changes nothing"
+    );
     forced().begin(&CAMERA, &result(0), false).unwrap();
     assert_eq!(names(out), ["overlay", "stixels.csv", "timing.csv"]);
     assert_eq!(names(&out.join("overlay")), [""; 0]);
@@ -286,7 +298,10 @@ fn force_takes_only_the_folder_of_a_replay() {
         "OUT: holds \"summary.json\", but neither the summary.json nor the timing.csv of a replay; \
          expected earlier results, which alone --force replaces; choose another --out"
     );
-    assert_eq!(fs::read_to_string(out.join("disparity/000000.png")).unwrap(), "truth");
+    assert_eq!(
+        fs::read_to_string(out.join("disparity/000000.png")).unwrap(),
+        "truth"
+    );
     // A folder of ours, but one that leads elsewhere.
     fs::write(out.join("timing.csv"), format!("{TIMING}\n")).unwrap();
     std::os::unix::fs::symlink(&other, out.join("overlay")).unwrap();

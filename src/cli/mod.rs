@@ -94,6 +94,7 @@ fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
         }
         log::info!("stopping after this frame; once more to end at once");
     };
-    ctrlc::set_handler(on_signal).map_err(|e| Failure::internal(format!("no handler for Ctrl-C: {e}")))?;
+    ctrlc::set_handler(on_signal)
+        .map_err(|e| Failure::internal(format!("no handler for Ctrl-C: {e}")))?;
     Ok(stop)
 }

@@ -24,8 +24,8 @@ impl Camera {
     pub const FOCAL_PX: RangeInclusive<f64> = 1.0..=1e6;
     /// Places of the principal point that are taken, px.
     pub const PRINCIPAL_PX: RangeInclusive<f64> = -1e6..=1e6;
-    /// Base lines that are taken, m (or, unknowingly, mm).
-    pub const BASELINE_M: RangeInclusive<f64> = 1e-4..=1e4;
+    /// Base lines that are taken, m.
+    pub const BASELINE_M: RangeInclusive<f64> = 1e-4..=100.0;
 
     /// Depth in metres of a disparity in pixels; infinite at 0.
     pub fn depth_m(&self, disparity_px: f64) -> f64 {

@@ -155,7 +155,10 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
     fn wait(&self, until: Timestamp, stop: &AtomicBool) -> bool {
         let far_ns = until.since(self.clock.now());
         if far_ns > LONG_WAIT_NS {
-            log::warn!("the next frame is {} s away by its time stamp", far_ns / 1_000_000_000);
+            log::warn!(
+                "the next frame is {} s away by its time stamp",
+                far_ns / 1_000_000_000
+            );
         }
         loop {
             let now = self.clock.now();

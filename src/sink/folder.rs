@@ -245,7 +245,10 @@ fn check(out: &Path, force: bool) -> Result<(), SinkError> {
     // A link would lead out of the folder.
     let is_folder = |p: &Path| fs::symlink_metadata(p).is_ok_and(|m| m.is_dir());
     let folders = Save::ALL.map(|kind| out.join(kind.name()));
-    if let Some(path) = folders.into_iter().find(|p| files::present(p) && !is_folder(p)) {
+    if let Some(path) = folders
+        .into_iter()
+        .find(|p| files::present(p) && !is_folder(p))
+    {
         return not_a_folder(path);
     }
     match earlier(out)?.first() {
@@ -266,7 +269,8 @@ fn holds_results(out: &Path) -> bool {
         file.take(most).read_to_end(&mut head).ok()?;
         Some(head)
     };
-    let timing = head(TIMING).is_some_and(|h| TimingTable::<File>::HEADER.as_bytes().starts_with(&h));
+    let timing =
+        head(TIMING).is_some_and(|h| TimingTable::<File>::HEADER.as_bytes().starts_with(&h));
     let summary = || files::read(&out.join(SUMMARY), files::MAX_LIST).ok();
     timing || summary().is_some_and(|s| serde_json::from_slice::<Summary>(&s).is_ok())
 }

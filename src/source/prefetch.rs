@@ -336,3 +336,42 @@ impl Drop for Prefetch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        frame::{Camera, Image, png},
+        source::DriveOptions,
+    };
+
+    #[test]
+    fn the_end_does_not_wait_for_a_picture_that_never_comes() {
+        let dir = tempfile::tempdir().unwrap();
+        let picture = Image::filled(10, 8, 1);
+        for name in ["left", "right"] {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+            png::write_grey(&dir.path().join(name).join("0.png"), &picture).unwrap();
+        }
+        let options = DriveOptions {
+            camera: Some(Camera {
+                focal_px: 700.0,
+                cx: 5.0,
+                cy: 4.0,
+                baseline_m: 0.5,
+            }),
+            ..DriveOptions::default()
+        };
+        let drive = Drive::open(dir.path(), &options).unwrap();
+        let mut prefetch = Prefetch::start(&drive, 0, 1).unwrap();
+        let (hold, held) = std::sync::mpsc::channel::<()>();
+        prefetch
+            .spawn(move |_| {
+                let _ = held.recv();
+            })
+            .unwrap();
+        drop(prefetch);
+        // The thread was there to the end.
+        hold.send(()).unwrap();
+    }
+}

@@ -391,7 +391,11 @@ fn check_baseline(at: &At<'_>, baseline_m: f64) -> Result<(), CalibError> {
     }
     Err(at.error(
         format!("base line {baseline_m:e} m"),
-        format!("one of {} to {} m", range.start(), range.end()),
+        format!(
+            "one of {} to {} m (OpenCV YAML: state `unit: mm` where it is)",
+            range.start(),
+            range.end()
+        ),
     ))
 }
 

@@ -108,13 +108,20 @@ pub fn prepare(out: &Path, force: bool) -> Result<(), SynthError> {
     }
     // Links would lead out of the folder.
     let real = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|m| m.is_dir());
-    let folders = ["truth"].into_iter().chain(FOLDERS).map(|name| out.join(name));
+    let folders = ["truth"]
+        .into_iter()
+        .chain(FOLDERS)
+        .map(|name| out.join(name));
     for folder in folders.filter(|path| files::present(path)) {
         if !real(&folder) {
             return Err(SynthError::NotAFolder(folder));
         }
     }
-    for folder in FOLDERS.map(|name| out.join(name)).iter().filter(|p| real(p)) {
+    for folder in FOLDERS
+        .map(|name| out.join(name))
+        .iter()
+        .filter(|p| real(p))
+    {
         for entry in fs::read_dir(folder).map_err(io(folder))? {
             let path = entry.map_err(io(folder))?.path();
             let ours = path.extension().is_some_and(|e| e == "png")

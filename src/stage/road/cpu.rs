@@ -397,19 +397,19 @@ fn check_camera(camera: &Camera) -> Result<(), ParamsError> {
     check(
         "focal_px",
         f,
-        (1.0..=1e6).contains(&f),
+        Camera::FOCAL_PX.contains(&f),
         "a length of 1 to 1000000 px",
     )?;
     check(
         "baseline_m",
         b,
-        (1e-4..=100.0).contains(&b),
+        Camera::BASELINE_M.contains(&b),
         "a length of 0.0001 to 100 m",
     )?;
     check(
         "cy",
         camera.cy,
-        camera.cy.abs() <= 1e6,
+        Camera::PRINCIPAL_PX.contains(&camera.cy),
         "a row of -1000000 to 1000000",
     )
 }
