@@ -116,9 +116,10 @@ impl<'a> Replay<'a> {
             };
             let mut backend = CpuBackend::new(config, rectification, &shape)?;
             let slot = backend.slot();
-            sink.begin(&rectification.camera, &slot.result, segment.colour)?;
             let mut source =
                 Prefetch::start(self.drive, number, FRAME_SETS).map_err(ReplayError::Threads)?;
+            // Last: earlier results go only where nothing can be refused any more.
+            sink.begin(&rectification.camera, &slot.result, segment.colour)?;
             FrameLoop::new(&mut backend, clock, slot, &config.frame_loop, pace).run(
                 &mut source,
                 sink,

@@ -698,3 +698,110 @@ fn real_drives() {
         assert_eq!(exit, ExitKind::Configuration);
     }
 }
+
+#[test]
+fn a_picture_of_another_size_in_mid_drive_is_a_gap() {
+    let dir = folder();
+    let root = dir.path();
+    for n in 0..4u8 {
+        for camera in [2, 3] {
+            let path = format!("training/image_{camera}/{n:06}_10.png");
+            colour(&root.join(path), [n; 3]);
+        }
+        let calib = root.join(format!("calib_cam_to_cam/training/{n:06}.txt"));
+        fs::create_dir_all(calib.parent().unwrap()).unwrap();
+        fs::write(calib, cam_to_cam(700)).unwrap();
+    }
+    sized(&root.join("training/image_2/000002_10.png"), 6, 5, 2);
+    let drive = open(root, &DriveOptions::default());
+    assert_eq!(drive.segments().len(), 1);
+    let seen = |n: u8| Seen::Frame(n.into(), n, Some(n));
+    let gap = Seen::Gap(2, Gap::SizeChanged);
+    assert_eq!(all(&drive), [seen(0), seen(1), gap, seen(3)]);
+}
+
+#[test]
+fn numbers_to_the_end_of_their_range() {
+    let dir = folder();
+    numbered(dir.path(), "left", "right", &[0, 1]);
+    let last = u64::MAX;
+    for (camera, value) in [("left", 4), ("right", 5)] {
+        grey(&dir.path().join(format!("{camera}/{last}.png")), value);
+    }
+    let drive = open(dir.path(), &with_camera());
+    assert_eq!(
+        all(&drive),
+        [frame(0), frame(1), Seen::Frame(last, 4, Some(5))]
+    );
+}
+
+#[test]
+fn a_calibration_of_one_pair_is_that_pair_s() {
+    let dir = folder();
+    numbered(dir.path(), "image_2", "image_3", &[0]);
+    let calib = dir.path().join("own.txt");
+    let options = DriveOptions {
+        calib: Some(calib.clone()),
+        ..DriveOptions::default()
+    };
+    let focal = || {
+        let drive = open(dir.path(), &options);
+        drive.segments()[0].rig.rectified_camera().unwrap().focal_px
+    };
+    fs::write(&calib, format!("P0: {P}\nP1: {P_RIGHT}\n")).unwrap();
+    assert_eq!(focal(), 700.0);
+    fs::write(
+        &calib,
+        format!("P0: {P}\nP1: {P_RIGHT}\nP2: {P2}\nP3: {P3}\n"),
+    )
+    .unwrap();
+    assert_eq!(focal(), 710.0);
+    // Half of the pair that is meant is a damaged file, not one of another pair.
+    fs::write(&calib, format!("P0: {P}\nP1: {P_RIGHT}\nP2: {P2}\n")).unwrap();
+    let (text, exit) = failure(dir.path(), dir.path(), &options);
+    assert!(text.starts_with("DIR/own.txt: no P3"), "{text}");
+    assert_eq!(exit, ExitKind::Data);
+    let camera = "camera_model: pinhole\n  intrinsics: [700, 700, 5, 4]\n  \
+                  distortion_model: none\n  distortion_coeffs: []\n  resolution: [10, 8]\n";
+    let place = "T_cn_cnm1: [[1, 0, 0, -0.5], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]";
+    let yaml = dir.path().join("camchain.yaml");
+    fs::write(
+        &yaml,
+        format!("cam0:\n  {camera}cam1:\n  {camera}  {place}\n"),
+    )
+    .unwrap();
+    let options = DriveOptions {
+        calib: Some(yaml),
+        ..DriveOptions::default()
+    };
+    assert!(
+        open(dir.path(), &options).segments()[0]
+            .rig
+            .raw_pair()
+            .is_some()
+    );
+}
+
+#[test]
+fn images_too_large_for_the_stages_are_refused_by_their_head() {
+    let dir = folder();
+    for camera in ["left", "right"] {
+        fs::create_dir_all(dir.path().join(camera)).unwrap();
+        // Nothing but a head: it is not read further.
+        let file = dir.path().join(camera).join("0.pgm");
+        fs::write(file, "P5 16384 4096 255\n").unwrap();
+    }
+    assert_eq!(
+        failure(dir.path(), dir.path(), &with_camera()),
+        (
+            "DIR/left/0.pgm: images of 16384x4096 px, expected at most 33554432 px in all; \
+             [input] crop or scale_down make them smaller"
+                .into(),
+            ExitKind::Data
+        )
+    );
+    let mut options = with_camera();
+    options.input.scale_down = 2;
+    let (text, _) = failure(dir.path(), dir.path(), &options);
+    assert!(text.contains("truncated"), "{text}");
+}

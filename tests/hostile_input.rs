@@ -459,6 +459,37 @@ fn values_out_of_range_are_named_where_they_stand() {
         path(&config),
     ];
     works(&args);
+    // The same list of stixels in 400 columns would take 200 MB, ten times.
+    for (camera, value) in [("left", 0), ("right", 1)] {
+        let wide = drive.join(format!("{camera}/000000.png"));
+        folders::sized(&wide, 400, 48, value);
+    }
+    let forced = [&args[..], &["--force"]].concat();
+    let parts = [
+        "stixel.max_stixels_per_column is 65535",
+        "expected 1 to 10485",
+    ];
+    refused(&forced, 78, &parts);
+    assert!(out.join("summary.json").exists(), "earlier results stay");
+}
+
+#[test]
+fn threads_that_are_refused_are_named() {
+    let tmp = folder();
+    let drive = drive(tmp.path(), 2);
+    let out = tmp.path().join("out");
+    // A thread takes 2 MiB of addresses for its stack.
+    let script = "ulimit -v 1000000; exec \"$0\" \"$@\"";
+    let output = Command::new("sh")
+        .args(["-c", script, ROADLOOP, "replay", path(&drive)])
+        .args(["--out", path(&out), "--threads", "1024"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(70), "{text}");
+    assert!(text.contains("threads") && text.contains("1024"), "{text}");
+    assert!(text.contains("--threads"), "{text}");
+    assert!(!out.exists());
 }
 
 #[test]

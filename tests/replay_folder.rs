@@ -379,6 +379,19 @@ fn a_picture_that_cannot_be_written_is_named_once() {
     assert_eq!(lines(&out.join("stixels.csv")), 1 + 6 * 20);
 }
 
+#[test]
+fn of_several_errors_the_first_is_told() {
+    let temp = tempfile::tempdir().unwrap();
+    let out = temp.path();
+    let mut folder = begun(out, options("overlay"));
+    let blocked = out.join("overlay/000001.png");
+    fs::create_dir(&blocked).unwrap();
+    fs::create_dir(out.join("summary.json")).unwrap();
+    hand(&mut folder, 1).unwrap();
+    let text = folder.finish(false).unwrap_err().to_string();
+    assert!(text.contains("overlay/000001.png"), "{text}");
+}
+
 /// A named pipe in place of the first picture holds the writer until the test reads it.
 #[test]
 #[cfg(target_os = "linux")]
