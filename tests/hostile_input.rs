@@ -1,7 +1,6 @@
 //! What does the command line make of places and files that are not what they should be? One
 //! clear error, nothing lost, nothing waited for.
 #![cfg(target_os = "linux")]
-#[allow(dead_code)]
 #[path = "common/folders.rs"]
 mod folders;
 
@@ -392,7 +391,7 @@ fn values_out_of_range_are_named_where_they_stand() {
     let drive = drive(root, 2);
     let (out, config) = (root.join("out"), root.join("roadloop.toml"));
     let camera = |key: &str, value: &str| {
-        let mut values = vec![
+        let mut values = [
             ("focal_px", "700.0"),
             ("cx", "5.0"),
             ("cy", "4.0"),
