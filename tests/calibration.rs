@@ -257,7 +257,12 @@ fn opencv_matrices() {
     )
     .unwrap();
     assert_eq!(squares.raw_pair().unwrap().translation.x, -0.2);
-    let metres = text("a.yml", &good.replace(T, "-200., 0, 0")).unwrap();
+    let of = |t: &str| good.replace(T, t);
+    // No stage takes what these are in metres.
+    for (t, found) in [("-200., 0, 0", "200.0 m"), ("-1e-6, 0, 0", "1e-6 m")] {
+        refused(&of(t), &["T (line", found, "0.0001 to 100 m", "unit: mm"]);
+    }
+    let metres = text("a.yml", &of("-20., 0, 0")).unwrap();
     assert!(
         metres.warnings()[0].contains("unit"),
         "{:?}",

@@ -390,7 +390,7 @@ fn check_baseline(at: &At<'_>, baseline_m: f64) -> Result<(), CalibError> {
         return Ok(());
     }
     Err(at.error(
-        format!("base line {baseline_m:e} m"),
+        format!("base line {baseline_m:?} m"),
         format!(
             "one of {} to {} m (OpenCV YAML: state `unit: mm` where it is)",
             range.start(),

@@ -156,6 +156,10 @@ pub fn write_drive(
         let path = out.join(name);
         fs::write(&path, text).map_err(io(&path))
     };
+    // First what --force knows a drive by, so that it also replaces one that was cut short.
+    for name in MARKERS {
+        text(name, "")?;
+    }
     let camera = street.camera();
     text("calib.txt", &calib(&camera))?;
     text("mono/calib.txt", &line("P", &camera, MONO_LEFT_M))?;
