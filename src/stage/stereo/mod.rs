@@ -108,9 +108,9 @@ impl Default for Params {
             paths: 4,
             outside_cost: 12,
             p1: 15,
-            p2: 120,
-            p2_min: 40,
-            p2_half_step: 30,
+            p2: 100,
+            p2_min: 18,
+            p2_half_step: 12,
             uniqueness_percent: 4,
             left_right: true,
             left_right_max_px: 1,
@@ -309,7 +309,7 @@ mod tests {
         );
         assert_eq!(
             refusal(|p| p.p2_min = 121),
-            "stereo.p2_min = 121, expected 15 to 120 (p1 <= p2_min <= p2)"
+            "stereo.p2_min = 121, expected 15 to 100 (p1 <= p2_min <= p2)"
         );
         assert_eq!(
             refusal(|p| p.uniqueness_percent = 100),
