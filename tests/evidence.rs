@@ -4,7 +4,7 @@ use std::{fs, path::Path, process::Command};
 
 use roadloop::{
     frame::Size,
-    sink::png,
+    frame::png,
     source::synth::{Motion, Options, Street},
 };
 use serde_json::Value;
