@@ -11,7 +11,7 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::{
-    MAX_COST,
+    MAX_COST, OUTSIDE_COST,
     simd::{self, Isa},
 };
 use crate::frame::INVALID;
@@ -43,8 +43,6 @@ pub struct Frame<'a> {
     pub mask: &'a [u8],
     pub p1: u8,
     pub p2: &'a [u8; 256],
-    /// Cost of the disparities whose match lies outside the right image.
-    pub outside: u8,
 }
 
 /// The table of [`Winner`] for `percent`: with s and the winner's v, s (100 - percent) >= 100 v.
@@ -115,7 +113,6 @@ struct CostRow<'a> {
     left: &'a [[u8; 4]],
     right: [&'a [u8]; 4],
     mask: &'a [u8],
-    outside: u8,
 }
 
 impl<'a> CostRow<'a> {
@@ -132,7 +129,6 @@ impl<'a> CostRow<'a> {
             left: &frame.left_census[y * w..][..w],
             right: [plane(0), plane(1), plane(2), plane(3)],
             mask,
-            outside: frame.outside,
         }
     }
 
@@ -158,7 +154,7 @@ impl<'a> CostRow<'a> {
         if x + 1 < D {
             for d in 0..D {
                 cost[d] = if d as u8 > x as u8 {
-                    self.outside
+                    OUTSIDE_COST as u8
                 } else {
                     cost[d]
                 };

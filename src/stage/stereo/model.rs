@@ -1,6 +1,6 @@
 //! The numeric contract of [`super`] as plain code: slow, obvious, and what every backend must
 //! equal byte for byte.
-use super::{Input, MAX_COST, Params, ParamsError};
+use super::{Input, MAX_COST, OUTSIDE_COST, Params, ParamsError};
 use crate::frame::{Disparity, INVALID, Image, Mask};
 
 /// Disparity of the left image.
@@ -90,7 +90,7 @@ fn costs(params: &Params, input: Input<'_>, mask: Option<&Mask>) -> Volume {
             *cost = if masked(mask, x, y) {
                 MAX_COST
             } else if d > x {
-                params.outside_cost
+                OUTSIDE_COST
             } else {
                 (left.get(x, y) ^ right.get(x - d, y)).count_ones() as u16
             };
