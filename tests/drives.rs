@@ -216,7 +216,7 @@ fn gaps_in_mid_drive_stand_in_their_place() {
          calibration  [camera]\n\
          pictures     10x8, grey, left and right\n\
          camera       rectified, f 700.000 px, centre (5.000, 4.000), baseline 0.5000 m\n\
-         gaps         5\n\
+         gaps         5 (by names and heads of the files; what is damaged inside shows in a replay)\n\
          \x20            frame 1: missing: DIR/image_r/000001.png: not there\n\
          \x20            frame 2: missing: DIR/image_l/000002.png: not there\n\
          \x20            frame 4: missing: DIR/image_l/000004.png: not there\n\
@@ -656,7 +656,7 @@ fn real_drives() {
         );
         assert_eq!(drive.segments()[0].size, Size::new(1226, 370));
         assert!((focal(&drive) - 707.0912).abs() < 1e-4);
-        assert!(describe(&drive).ends_with("gaps         0\n"));
+        assert!(describe(&drive).contains("\ngaps         0 ("));
         let options = DriveOptions {
             frames: Some(10..13),
             ..DriveOptions::default()

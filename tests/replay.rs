@@ -178,7 +178,10 @@ fn results_are_the_same_bytes_on_every_run_and_thread_count() {
 /// never between machines.
 #[test]
 fn the_same_bytes_on_every_machine() {
-    const DIGESTS: [(&str, &str); 2] = [("default", "80bdad8b2fd6dc26"), ("paper", "217ea97b6127d804")];
+    const DIGESTS: [(&str, &str); 2] = [
+        ("default", "80bdad8b2fd6dc26"),
+        ("paper", "217ea97b6127d804"),
+    ];
     let tmp = tempfile::tempdir().unwrap();
     let drive = small_drive(tmp.path(), 1);
     let digest = |preset: &str| {

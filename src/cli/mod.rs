@@ -21,7 +21,7 @@ pub use failure::Failure;
 
 /// The perception loop of a vehicle: stereo images in, stixels out, a fixed time later.
 #[derive(Debug, Parser)]
-#[command(version, about, max_term_width = 100)]
+#[command(version, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -51,7 +51,8 @@ pub fn describe(drive: &Drive) -> String {
         .flat_map(|s| frames[drive.slots(s)].iter().map(move |f| (s, f)))
         .filter_map(|(segment, files)| Some((files, foreseen(segment, files)?)))
         .collect();
-    line("gaps", &gaps.len().to_string());
+    let told = "by names and heads of the files; what is damaged inside shows in a replay";
+    line("gaps", &format!("{} ({told})", gaps.len()));
     for (files, (gap, reason)) in gaps.iter().take(LISTED) {
         line("", &format!("frame {}: {gap}: {reason}", files.id.index));
     }

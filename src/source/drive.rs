@@ -464,10 +464,10 @@ impl Masks {
     fn of(&self, size: Size, prepare: &Prepare) -> Result<Option<Mask>, SourceError> {
         match self {
             Self::None => Ok(None),
-            Self::Polygons(polygons) => Ok(Some(prepare.mask(&mask_of_polygons(size, polygons)))),
-            Self::Picture(path, mask) if mask.size() == size => {
-                Ok(Some(prepare.mask(mask))).inspect(|_| log::debug!("mask {}", path.display()))
+            Self::Polygons(polygons) => {
+                Ok(Some(told(prepare.mask(&mask_of_polygons(size, polygons)))))
             }
+            Self::Picture(_, mask) if mask.size() == size => Ok(Some(told(prepare.mask(mask)))),
             Self::Picture(path, mask) => Err(mask_error(format!(
                 "{}: {} px, but the left pictures have {size} px",
                 path.display(),
@@ -475,6 +475,18 @@ impl Masks {
             ))),
         }
     }
+}
+
+/// A mask that leaves little is rather one the wrong way round.
+fn told(mask: Mask) -> Mask {
+    let masked = mask.pixels().filter(|m| **m == 0).count();
+    if 2 * masked > mask.size().area() {
+        log::warn!(
+            "input.mask: {} % of the picture is masked; in a PNG 0 is masked, all else is used",
+            100 * masked / mask.size().area()
+        );
+    }
+    mask
 }
 
 fn mask_error(text: String) -> SourceError {
