@@ -56,6 +56,62 @@ pub struct Config {
     pub stixel: stixel::Params,
     /// Deadline and budgets.
     pub frame_loop: LoopConfig,
+    /// The GPU. Read and checked by every build, used by one with the feature `cuda`.
+    pub cuda: CudaConfig,
+}
+
+/// How a thread waits for the GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GpuWait {
+    /// Spins: some 8 us sooner, and one core busy while it waits.
+    #[default]
+    Spin,
+    /// Sleeps until the device interrupts.
+    Block,
+}
+
+/// Which GPU, and what it may take.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CudaConfig {
+    /// The GPU's number, from 0.
+    pub device: u32,
+    /// How the loop waits for it.
+    pub wait: GpuWait,
+    /// Most device memory that may be taken, MiB. What a drive needs is known, and refused,
+    /// before its first frame.
+    pub device_memory_mib: u32,
+    /// Most page-locked host memory that may be taken, MiB.
+    pub pinned_memory_mib: u32,
+}
+
+impl Default for CudaConfig {
+    fn default() -> Self {
+        Self {
+            device: 0,
+            wait: GpuWait::Spin,
+            device_memory_mib: 2048,
+            pinned_memory_mib: 512,
+        }
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl CudaConfig {
+    /// The same for a context.
+    pub fn options(&self) -> crate::cuda::ContextOptions {
+        crate::cuda::ContextOptions {
+            device: self.device,
+            wait: match self.wait {
+                GpuWait::Spin => crate::cuda::Wait::Spin,
+                GpuWait::Block => crate::cuda::Wait::Block,
+            },
+            sms: None,
+            device_limit: u64::from(self.device_memory_mib) << 20,
+            pinned_limit: u64::from(self.pinned_memory_mib) << 20,
+        }
+    }
 }
 
 /// What is wrong with a configuration.
@@ -173,6 +229,15 @@ impl Config {
         self.stereo.validate().map_err(|e| wrong("stereo", &e))?;
         self.road.validate().map_err(|e| wrong("road", &e))?;
         self.stixel.validate().map_err(|e| wrong("stixel", &e))?;
+        for (key, value) in [
+            ("device_memory_mib", self.cuda.device_memory_mib),
+            ("pinned_memory_mib", self.cuda.pinned_memory_mib),
+        ] {
+            if value == 0 {
+                let text = format!("{key} = 0: expected 1 or more");
+                return Err(wrong("cuda", &text));
+            }
+        }
         self.frame_loop
             .validate()
             .map_err(|e| wrong("frame_loop", &e))
@@ -183,11 +248,12 @@ impl Config {
         toml::to_string(self).expect("a configuration is a table of plain values")
     }
 
-    /// A hash of the effective configuration, deadlines and budgets aside: what can change
-    /// results.
+    /// A hash of the effective configuration, deadlines, budgets and the GPU aside: what can
+    /// change results.
     pub fn hash(&self) -> u64 {
         let config = Self {
             frame_loop: LoopConfig::default(),
+            cuda: CudaConfig::default(),
             ..self.clone()
         };
         xxh3_64(config.to_toml().as_bytes())

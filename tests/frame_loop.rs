@@ -4,7 +4,8 @@ use std::{collections::VecDeque, sync::atomic::AtomicBool};
 use roadloop::{
     frame::{FrameId, FrameResult, FrameSet, Gap, Outcome, Size, Timestamp},
     frame_loop::{
-        Backend, Clock, FrameLoop, Laps, LoopConfig, MockClock, Pace, Slot, StageId, Unit,
+        Backend, BackendError, Clock, FrameLoop, Laps, LoopConfig, MockClock, Pace, Slot, StageId,
+        Unit,
     },
     sink::{Sink, SinkError, View},
     source::{Next, Source},
@@ -89,12 +90,18 @@ impl<F: FnMut(usize, StageId) -> u64> Backend for Pretend<'_, F> {
         &self.units
     }
 
-    fn run(&mut self, unit: usize, slot: &mut Slot, laps: &mut Laps<'_>) {
+    fn run(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        laps: &mut Laps<'_>,
+    ) -> Result<(), BackendError> {
         let mut from = laps.now();
         for &stage in self.units[unit].stages {
             self.clock.advance_ns((self.cost)(slot.set.id.index, stage));
             from = laps.lap(stage, from);
         }
+        Ok(())
     }
 
     fn withdraw(&mut self, unit: usize, slot: &mut Slot) {

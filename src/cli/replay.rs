@@ -1,5 +1,6 @@
 //! `roadloop replay DRIVE --out DIR`
 use std::{
+    fmt,
     io::IsTerminal as _,
     ops::Range,
     path::{Path, PathBuf},
@@ -19,6 +20,11 @@ use crate::{
         summary::{Provenance, Summary},
     },
     source::{Drive, DriveOptions, SourceError},
+};
+#[cfg(feature = "cuda")]
+use crate::{
+    cuda,
+    frame_loop::{ChainError, CudaBackend, Wanted},
 };
 
 /// Where results are computed.
@@ -124,8 +130,11 @@ impl From<ReplayError> for Failure {
     fn from(e: ReplayError) -> Self {
         match e {
             ReplayError::Calib(e) => e.into(),
+            #[cfg(feature = "cuda")]
+            ReplayError::Chain(ChainError::Gpu(e)) => Failure::gpu(&e),
             ReplayError::Chain(e) => Failure::config(e),
             ReplayError::Sink(e) => e.into(),
+            ReplayError::Backend(e) => Failure::internal(e),
         }
     }
 }
@@ -146,11 +155,6 @@ pub(super) fn configuration(
 /// # Errors
 /// One clear error and its exit status; results that were finished stay written.
 pub fn run(args: &Args, stop: &AtomicBool) -> Result<(), Failure> {
-    if args.backend == BackendChoice::Cuda {
-        return Err(Failure::unavailable(
-            "--backend cuda: this build has no CUDA backend; use --backend cpu",
-        ));
-    }
     let summary = replay(args, stop)?;
     print(&summary, &args.out);
     let gaps: Vec<String> = (summary.gaps.0.iter())
@@ -171,6 +175,8 @@ fn strict_gap(name: &str) -> bool {
 
 pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure> {
     let config = configuration(args.config.as_deref(), args.preset)?;
+    let computer = Computer::new(args.backend, &config)?;
+    log::info!("computing on {computer}");
     let drive = Drive::open(
         &args.drive,
         &DriveOptions {
@@ -192,29 +198,111 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
             Pace::Realtime => Full::Drop,
         },
         provenance: Provenance {
-            backend: "cpu".into(),
+            backend: computer.name().into(),
             preset: config.preset.name().into(),
             version: env!("CARGO_PKG_VERSION").into(),
             config_hash: format!("{:016x}", config.hash()),
             calib_hash: format!("{:016x}", replay.calib_hash()),
         },
     };
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(args.threads.map_or(0, usize::from))
-        .thread_name(|n| format!("loop-{n}"))
-        .build()
-        .map_err(Failure::internal)?;
     let mut sink = Watched {
         folder: ReplayFolder::create(&args.out, options)?,
         bar: bar(drive.frames().len()),
     };
-    // Once inside the pool the loop is one of its workers, and par_iter allocates nothing.
-    let ran = pool.install(|| replay.run(&config, args.pace, &MonotonicClock, &mut sink, stop));
+    let ran = computer.run(args, &replay, &config, &mut sink, stop);
     sink.bar.finish_and_clear();
     // The summary of what was finished is written also when something went wrong.
     let finished = sink.folder.finish();
     ran?;
     Ok(finished?)
+}
+
+/// What computes.
+enum Computer {
+    Cpu,
+    #[cfg(feature = "cuda")]
+    Cuda(cuda::Context),
+}
+
+impl Computer {
+    #[cfg(feature = "cuda")]
+    fn new(choice: BackendChoice, config: &Config) -> Result<Self, Failure> {
+        if choice == BackendChoice::Cpu {
+            return Ok(Self::Cpu);
+        }
+        match cuda::Context::new(&config.cuda.options()) {
+            Ok(context) => Ok(Self::Cuda(context)),
+            Err(e) if choice == BackendChoice::Auto && e.is_no_device() => {
+                log::info!("no GPU to compute on: {e}");
+                Ok(Self::Cpu)
+            }
+            Err(e) => Err(Failure::gpu(&e)),
+        }
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn new(choice: BackendChoice, _config: &Config) -> Result<Self, Failure> {
+        if choice == BackendChoice::Cuda {
+            return Err(Failure::unavailable(
+                "--backend cuda: this build has no CUDA backend (feature \"cuda\"); use --backend cpu",
+            ));
+        }
+        Ok(Self::Cpu)
+    }
+
+    /// The name in `summary.json`.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            #[cfg(feature = "cuda")]
+            Self::Cuda(_) => "cuda",
+        }
+    }
+
+    fn run(
+        &self,
+        args: &Args,
+        replay: &Replay<'_>,
+        config: &Config,
+        sink: &mut (impl Sink + Send),
+        stop: &AtomicBool,
+    ) -> Result<(), Failure> {
+        let (pace, clock) = (args.pace, &MonotonicClock);
+        match self {
+            Self::Cpu => {
+                let pool = rayon::ThreadPoolBuilder::new()
+                    .num_threads(args.threads.map_or(0, usize::from))
+                    .thread_name(|n| format!("loop-{n}"))
+                    .build()
+                    .map_err(Failure::internal)?;
+                // Once inside the pool the loop is one of its workers, and par_iter allocates
+                // nothing.
+                Ok(pool.install(|| replay.run(config, pace, clock, sink, stop))?)
+            }
+            // The thread that made the context is the one that may use it.
+            #[cfg(feature = "cuda")]
+            Self::Cuda(context) => {
+                Ok(
+                    replay.run_on(config, pace, clock, sink, stop, |rectification, shape| {
+                        let backend =
+                            CudaBackend::new(context, config, rectification, shape, Wanted::ALL)?;
+                        let slot = backend.slot();
+                        Ok((backend, slot))
+                    })?,
+                )
+            }
+        }
+    }
+}
+
+impl fmt::Display for Computer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("the CPU"),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(context) => write!(f, "{}", context.device()),
+        }
+    }
 }
 
 fn bar(frames: usize) -> ProgressBar {
