@@ -13,10 +13,7 @@ use crate::{
         Arena, ArenaLayout, Context, DeviceBuffer, Event, GpuError, GraphExec, Pinned, Priority,
         Stream,
     },
-    frame::{
-        Camera, FrameResult, FrameSet, Gap, INVALID, Image, Mask, RoadOrigin, Size,
-        Stixels,
-    },
+    frame::{Camera, FrameResult, FrameSet, Gap, INVALID, Image, Mask, RoadOrigin, Size, Stixels},
     stage::{
         rectify::{self, Rectified},
         road::{self, cuda::Road},
@@ -237,8 +234,12 @@ impl CudaBackend {
         }
     }
 
-    /// Copies the frame's images to where the device reads them.
-    fn stage(&self, set: &FrameSet) -> Result<(), GpuError> {
+    /// Copies the frame's images to where the device reads them. For benches; part of `run`.
+    ///
+    /// # Errors
+    /// From the driver.
+    #[doc(hidden)]
+    pub fn stage(&self, set: &FrameSet) -> Result<(), GpuError> {
         if let Some(grey) = &self.host.grey {
             let area = self.shape.size.area();
             let mut to = grey.write()?;
@@ -294,8 +295,12 @@ impl CudaBackend {
         }
     }
 
-    /// Takes the results over.
-    fn take(&self, slot: &mut Slot) -> Result<(), GpuError> {
+    /// Takes the results over. For benches; part of `run`.
+    ///
+    /// # Errors
+    /// From the driver.
+    #[doc(hidden)]
+    pub fn take(&self, slot: &mut Slot) -> Result<(), GpuError> {
         let Slot {
             rectified, result, ..
         } = slot;
@@ -320,6 +325,27 @@ impl CudaBackend {
         Ok(())
     }
 
+    /// Launches the graph on what was staged and waits for it. For benches; part of `run`.
+    ///
+    /// # Errors
+    /// From the driver.
+    #[doc(hidden)]
+    pub fn launch_and_wait(&self) -> Result<(), GpuError> {
+        self.graph.launch(&self.stream)?;
+        self.stream.synchronize()
+    }
+
+    /// Each stage's microseconds in the last launch; nothing without
+    /// [`Wanted::stage_times`].
+    ///
+    /// # Errors
+    /// From the driver.
+    pub fn stage_times(&self) -> impl Iterator<Item = Result<(StageId, f32), GpuError>> + '_ {
+        let spans = self.marks.windows(2);
+        (self.unit[0].stages.iter().zip(spans))
+            .map(|(&stage, mark)| Ok((stage, mark[1].microseconds_since(&mark[0])?)))
+    }
+
     fn chain(&self, slot: &mut Slot, laps: &mut Laps<'_>) -> Result<(), GpuError> {
         let from = laps.now();
         self.stage(&slot.set)?;
@@ -337,8 +363,9 @@ impl CudaBackend {
             return Ok(());
         }
         let mut start = launched;
-        for (&stage, mark) in stages.iter().zip(self.marks.windows(2)) {
-            let duration = (f64::from(mark[1].microseconds_since(&mark[0])?) * 1000.0) as u64;
+        for time in self.stage_times() {
+            let (stage, us) = time?;
+            let duration = (f64::from(us) * 1000.0) as u64;
             laps.note(stage, start, duration);
             start = start.plus_ns(duration);
         }
