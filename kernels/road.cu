@@ -308,7 +308,8 @@ __device__ Road road_of(const RoadParams &p, const Line &line, double confidence
 
 struct Refined {
     Line line;
-    double mean_row, mean_px, spread;
+    double mean_row, mean_px;
+    double determinant, count;
     bool good;
 };
 
@@ -379,9 +380,10 @@ __device__ Refined refine(FitShared &shared, const RoadParams &p, const Histogra
     for (std::int32_t y = rows.a + static_cast<std::int32_t>(threadIdx.x); y < rows.b; y += FIT_THREADS) {
         const Band b = band(line_at(line, y), reach, ratio, bins);
         const std::size_t start = y * static_cast<std::size_t>(bins + 1);
+        // Both loads on their way before the first is waited for.
         const std::int32_t n = of.counts[start + b.to] - of.counts[start + b.from];
-        if (n == 0) continue;
         const std::uint32_t sum = of.sums[start + b.to] - of.sums[start + b.from];
+        if (n == 0) continue;
         const std::int64_t weight = least_of(n, p.cap);
         const std::uint64_t whole = static_cast<std::uint64_t>(weight) * sum + static_cast<std::uint64_t>(n / 2);
         const std::int64_t d = static_cast<std::int64_t>(whole / static_cast<std::uint64_t>(n));
@@ -404,11 +406,11 @@ __device__ Refined refine(FitShared &shared, const RoadParams &p, const Histogra
             const double mean_row = static_cast<double>(wr) / count;
             const double mean_px = static_cast<double>(wd) / count / 256.0;
             if (slope >= 1e-6 && slope <= 1e3) {
-                const double variance = det / (count * count);
                 out.line = {slope, mean_row - mean_px / slope};
                 out.mean_row = mean_row;
                 out.mean_px = mean_px;
-                out.spread = slope * sqrt(variance);
+                out.determinant = det;
+                out.count = count;
                 out.good = true;
             }
         }
@@ -442,10 +444,12 @@ __device__ Fit measure(FitShared &shared, const RoadParams &p, const Candidate *
     const Votes v = votes(shared, p, of, fixed_point(refined.line), p.inlier, 1);
     const double pitch = arc_tangent(tan_pitch(p, refined.line));
     const double height = height_m(p, refined.line);
+    // Standard deviation of the inliers' disparities along the line, px.
+    const double spread = refined.line.slope * sqrt(refined.determinant / (refined.count * refined.count));
     const double support = static_cast<double>(v.ground_rows) / static_cast<double>(v.rows > 1 ? v.rows : 1);
     const bool good = height >= p.min_height_m && height <= p.max_height_m && fabs(pitch) <= p.max_pitch_rad &&
                       support >= p.min_support && v.score() > 0 &&
-                      refined.spread >= 2.0 * (p.inlier_px + p.inlier_share * refined.mean_px);
+                      spread >= 2.0 * (p.inlier_px + p.inlier_share * refined.mean_px);
     if (!good) return none;
     const double share = static_cast<double>(v.inside) / static_cast<double>(v.inside + v.below);
     return {refined.line, refined.mean_row, refined.mean_px, fmin(2.0 * support, 1.0) * share, true};

@@ -121,18 +121,23 @@ impl CudaBackend {
         let side = Stream::new(context, Priority::Normal)?;
         let rectify = rectify::cuda::Plan::new(context, rectification, size, shape.mask.as_ref())?;
         let range = usize::from(config.stereo.disparities);
+        let mask = rectify.mask();
+        let mut stereo_bytes = 0;
+        let stereo = if shape.stored_disparity {
+            None
+        } else {
+            let mut layout = ArenaLayout::new();
+            let reserved =
+                stereo::cuda::Reserved::new(&config.stereo, size, mask.is_some(), &mut layout)?;
+            stereo_bytes = layout.bytes();
+            let arena = Arena::new(context, "stereo", layout)?;
+            Some(stereo::cuda::Plan::new(
+                context, &stream, &arena, &reserved, mask,
+            )?)
+        };
         let stages = Stages {
-            stereo: (!shape.stored_disparity)
-                .then(|| stereo::cuda::Plan::new(context, &config.stereo, size, rectify.mask()))
-                .transpose()?,
-            road: road::cuda::Plan::new(
-                context,
-                &config.road,
-                size,
-                &camera,
-                range,
-                rectify.mask(),
-            )?,
+            stereo,
+            road: road::cuda::Plan::new(context, &config.road, size, &camera, range, mask)?,
             rectify,
         };
         let stixel =
@@ -187,10 +192,7 @@ impl CudaBackend {
         Ok(Self {
             device_bytes: own_bytes
                 + stages.rectify.device_bytes()
-                + stages
-                    .stereo
-                    .as_ref()
-                    .map_or(0, stereo::cuda::Plan::device_bytes)
+                + stereo_bytes
                 + stages.road.device_bytes()
                 + stixel.device_bytes(),
             mask: stages.rectify.mask().cloned(),
@@ -586,11 +588,11 @@ impl From<rectify::cuda::PlanError> for ChainError {
     }
 }
 
-impl From<stereo::cuda::PlanError> for ChainError {
-    fn from(e: stereo::cuda::PlanError) -> Self {
+impl From<stereo::cuda::Error> for ChainError {
+    fn from(e: stereo::cuda::Error) -> Self {
         match e {
-            stereo::cuda::PlanError::Params(e) => e.into(),
-            stereo::cuda::PlanError::Gpu(e) => e.in_stage("stereo").into(),
+            stereo::cuda::Error::Params(e) => e.into(),
+            stereo::cuda::Error::Gpu(e) => e.in_stage("stereo").into(),
         }
     }
 }
