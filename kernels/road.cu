@@ -64,22 +64,36 @@ struct Rows {
     std::int32_t a, b;
 };
 
-__device__ std::int64_t divide_down(std::int64_t n, std::int64_t positive) {
-    std::int64_t q = n / positive;
-    if (n - q * positive < 0) q -= 1;
+// n / positive, rounded down, held to 0..=h (at most 65,535).
+__device__ std::int32_t row_of(std::int64_t n, std::int64_t positive, std::int32_t h) {
+    if (n < positive) return 0;
+    // Beyond all rows, whatever the product would be.
+    if (positive >= static_cast<std::int64_t>(1) << 46) {
+        const std::int64_t q = n / positive;
+        return q < h ? static_cast<std::int32_t>(q) : h;
+    }
+    if (n >= positive * h) return h;
+    // The quotient is small: an estimate is off by one at most, and the remainder says so.
+    std::int32_t q = static_cast<std::int32_t>(__fdividef(static_cast<float>(n), static_cast<float>(positive)));
+    std::int64_t rest = n - q * positive;
+    while (rest < 0) {
+        q -= 1;
+        rest += positive;
+    }
+    while (rest >= positive) {
+        q += 1;
+        rest -= positive;
+    }
     return q;
 }
 
 __device__ Rows crossed(const RoadParams &p, const Candidate &line) {
     if (line.slope <= 0) return {0, 0};
     const std::int64_t most = static_cast<std::int64_t>(p.bins) << LINE_BIN_SHIFT;
-    const std::int64_t h = p.height;
-    std::int64_t a = divide_down(p.least - line.offset + line.slope - 1, line.slope);
-    std::int64_t b = divide_down(most - line.offset + line.slope - 1, line.slope);
-    a = a < 0 ? 0 : a > h ? h : a;
-    b = b < 0 ? 0 : b > h ? h : b;
-    b = b < a ? a : b;
-    return {static_cast<std::int32_t>(a), static_cast<std::int32_t>(b)};
+    const std::int32_t h = static_cast<std::int32_t>(p.height);
+    const std::int32_t a = row_of(p.least - line.offset + line.slope - 1, line.slope, h);
+    const std::int32_t b = row_of(most - line.offset + line.slope - 1, line.slope, h);
+    return {a, b < a ? a : b};
 }
 
 // Of a line at a row that it crosses: below 2^24, whatever its parts are.
@@ -214,6 +228,7 @@ extern "C" __global__ void __launch_bounds__(SEARCH_THREADS)
     std::int32_t score = 0;
     const std::int32_t start = from[lane], end = to[lane];
     const std::size_t pitch = p.bins + 1;
+#pragma unroll 4
     for (std::int32_t y = start + group * every; y < end; y += GROUPS * every) {
         const std::int32_t d = static_cast<std::int32_t>(static_cast<std::uint32_t>(at_from[lane]) +
                                                          static_cast<std::uint32_t>(slope[lane]) * static_cast<std::uint32_t>(y - start));
@@ -306,11 +321,21 @@ __device__ Road road_of(const RoadParams &p, const Line &line, double confidence
     return road;
 }
 
+// What the one block of road_fit shares. Thread 0 alone reckons in f64, which small GPUs have
+// little of; the others count.
+struct FitShared {
+    std::int64_t partial[FIT_THREADS / WARP][5];
+    // The line to be looked at next and the rows that it crosses.
+    Candidate line;
+    Rows rows;
+    bool go_on;
+};
+
+// What thread 0 knows of a fit.
 struct Refined {
     Line line;
     double mean_row, mean_px;
     double determinant, count;
-    bool good;
 };
 
 struct Fit {
@@ -319,13 +344,13 @@ struct Fit {
     bool good;
 };
 
-// What the one block of road_fit shares.
-struct FitShared {
-    std::int64_t partial[FIT_THREADS / WARP][5];
-    Refined refined;
-};
+// By thread 0.
+__device__ void look_at(FitShared &shared, const RoadParams &p, const Candidate &line) {
+    shared.line = line;
+    shared.rows = crossed(p, line);
+}
 
-// Sums over the block of N numbers a thread, in every thread.
+// Sums over the block of N numbers a thread, in thread 0.
 template <int N>
 __device__ void block_sum(FitShared &shared, std::int64_t (&values)[N]) {
     constexpr int WARPS = FIT_THREADS / WARP;
@@ -335,9 +360,9 @@ __device__ void block_sum(FitShared &shared, std::int64_t (&values)[N]) {
         if (lane_id() == 0) shared.partial[warp_id()][i] = sum;
     }
     __syncthreads();
+    if (warp_id() != 0) return;
 #pragma unroll
     for (int i = 0; i < N; ++i) values[i] = warp_sum(lane_id() < WARPS ? shared.partial[lane_id()][i] : 0);
-    __syncthreads();
 }
 
 struct Histogram {
@@ -350,10 +375,10 @@ struct Votes {
     __device__ std::int64_t score() const { return 2 * inside - below; }
 };
 
-// By the whole block.
-__device__ Votes votes(FitShared &shared, const RoadParams &p, const Histogram &of, const Candidate &line, std::int32_t reach,
-                       std::int32_t every) {
-    const Rows rows = crossed(p, line);
+// For and against the shared line, by the whole block; known to thread 0.
+__device__ Votes votes(FitShared &shared, const RoadParams &p, const Histogram &of, std::int32_t reach, std::int32_t every) {
+    const Candidate line = shared.line;
+    const Rows rows = shared.rows;
     const std::int32_t bins = static_cast<std::int32_t>(p.bins);
     std::int64_t v[4] = {0, 0, 0, 0};
     const std::int32_t first = div_up(rows.a, every) * every;
@@ -371,10 +396,12 @@ __device__ Votes votes(FitShared &shared, const RoadParams &p, const Histogram &
     return {v[0], v[1], v[2], v[3]};
 }
 
-// Least squares on the inliers of a line, by the whole block; in every thread.
-__device__ Refined refine(FitShared &shared, const RoadParams &p, const Histogram &of, const Candidate &line,
-                          std::int32_t reach, std::int32_t ratio) {
-    const Rows rows = crossed(p, line);
+// Least squares on the inliers of the shared line, by the whole block; `out` and the next line to
+// look at by thread 0. Whether there is one, in every thread.
+__device__ bool refine(FitShared &shared, const RoadParams &p, const Histogram &of, std::int32_t reach, std::int32_t ratio,
+                       Refined &out) {
+    const Candidate line = shared.line;
+    const Rows rows = shared.rows;
     const std::int32_t bins = static_cast<std::int32_t>(p.bins);
     std::int64_t v[5] = {0, 0, 0, 0, 0};
     for (std::int32_t y = rows.a + static_cast<std::int32_t>(threadIdx.x); y < rows.b; y += FIT_THREADS) {
@@ -384,9 +411,13 @@ __device__ Refined refine(FitShared &shared, const RoadParams &p, const Histogra
         const std::int32_t n = of.counts[start + b.to] - of.counts[start + b.from];
         const std::uint32_t sum = of.sums[start + b.to] - of.sums[start + b.from];
         if (n == 0) continue;
-        const std::int64_t weight = least_of(n, p.cap);
-        const std::uint64_t whole = static_cast<std::uint64_t>(weight) * sum + static_cast<std::uint64_t>(n / 2);
-        const std::int64_t d = static_cast<std::int64_t>(whole / static_cast<std::uint64_t>(n));
+        // (weight * sum + n / 2) / n; the weight is n where it is not limited.
+        std::int64_t weight = n, d = sum;
+        if (n > p.cap) {
+            weight = p.cap;
+            const std::uint64_t whole = static_cast<std::uint64_t>(p.cap) * sum + static_cast<std::uint64_t>(n / 2);
+            d = static_cast<std::int64_t>(whole / static_cast<std::uint64_t>(n));
+        }
         const std::int64_t r = y;
         v[0] += weight;
         v[1] += weight * r;
@@ -397,60 +428,57 @@ __device__ Refined refine(FitShared &shared, const RoadParams &p, const Histogra
     block_sum(shared, v);
     if (threadIdx.x == 0) {
         const std::int64_t w = v[0], wr = v[1], wrr = v[2], wd = v[3], wrd = v[4];
-        Refined out = {};
+        bool good = false;
         const Wide determinant = wide(w, wrr, wr, wr);
         if (determinant.high >= 0 && (determinant.high | static_cast<std::int64_t>(determinant.low)) != 0) {
-            const double det = to_double(determinant);
-            const double slope = to_double(wide(w, wrd, wr, wd)) / det / 256.0;
-            const double count = static_cast<double>(w);
-            const double mean_row = static_cast<double>(wr) / count;
-            const double mean_px = static_cast<double>(wd) / count / 256.0;
+            out.determinant = to_double(determinant);
+            out.count = static_cast<double>(w);
+            const double slope = to_double(wide(w, wrd, wr, wd)) / out.determinant / 256.0;
+            out.mean_row = static_cast<double>(wr) / out.count;
+            out.mean_px = static_cast<double>(wd) / out.count / 256.0;
             if (slope >= 1e-6 && slope <= 1e3) {
-                out.line = {slope, mean_row - mean_px / slope};
-                out.mean_row = mean_row;
-                out.mean_px = mean_px;
-                out.determinant = det;
-                out.count = count;
-                out.good = true;
+                out.line = {slope, out.mean_row - out.mean_px / slope};
+                look_at(shared, p, fixed_point(out.line));
+                good = true;
             }
         }
-        shared.refined = out;
+        shared.go_on = good;
     }
     __syncthreads();
-    const Refined out = shared.refined;
-    __syncthreads();
-    return out;
+    return shared.go_on;
 }
 
-// By the whole block; in every thread.
+// By the whole block; the fit in thread 0.
 __device__ Fit measure(FitShared &shared, const RoadParams &p, const Candidate *candidates, unsigned long long best,
                        const Histogram &of, const TrackState &state) {
     const Fit none = {};
     if (best == 0) return none;
-    Candidate line = candidates[0xffffffffu - static_cast<std::uint32_t>(best)];
+    const Candidate found = candidates[0xffffffffu - static_cast<std::uint32_t>(best)];
+    if (threadIdx.x == 0) look_at(shared, p, state.tracked != 0 ? fixed_point(state.line) : found);
+    __syncthreads();
     if (state.tracked != 0) {
-        const Candidate tracked = fixed_point(state.line);
-        const Votes v = votes(shared, p, of, tracked, p.wide, static_cast<std::int32_t>(p.every));
-        if (v.score() * 8 >= static_cast<std::int64_t>(best >> 32) * 7) line = tracked;
+        const Votes v = votes(shared, p, of, p.wide, static_cast<std::int32_t>(p.every));
+        if (threadIdx.x == 0 && v.score() * 8 < static_cast<std::int64_t>(best >> 32) * 7) look_at(shared, p, found);
+        __syncthreads();
     }
-    Refined refined = refine(shared, p, of, line, p.wide, p.inlier_ratio);
-    for (int i = 0; i < 5 && refined.good; ++i) {
+    Refined refined = {};
+    if (!refine(shared, p, of, p.wide, p.inlier_ratio, refined)) return none;
+    for (int i = 0; i < 5; ++i) {
         // Twice the full band, then the narrow one.
         const bool full = i < 2;
-        refined = refine(shared, p, of, fixed_point(refined.line), full ? p.inlier : p.inlier / 2,
-                         full ? p.inlier_ratio : p.inlier_ratio / 4);
+        if (!refine(shared, p, of, full ? p.inlier : p.inlier / 2, full ? p.inlier_ratio : p.inlier_ratio / 4, refined))
+            return none;
     }
-    if (!refined.good) return none;
-    const Votes v = votes(shared, p, of, fixed_point(refined.line), p.inlier, 1);
-    const double pitch = arc_tangent(tan_pitch(p, refined.line));
+    const Votes v = votes(shared, p, of, p.inlier, 1);
+    if (threadIdx.x != 0) return none;
+    const double support = static_cast<double>(v.ground_rows) / static_cast<double>(v.rows > 1 ? v.rows : 1);
+    if (!(support >= p.min_support && v.score() > 0)) return none;
     const double height = height_m(p, refined.line);
     // Standard deviation of the inliers' disparities along the line, px.
     const double spread = refined.line.slope * sqrt(refined.determinant / (refined.count * refined.count));
-    const double support = static_cast<double>(v.ground_rows) / static_cast<double>(v.rows > 1 ? v.rows : 1);
-    const bool good = height >= p.min_height_m && height <= p.max_height_m && fabs(pitch) <= p.max_pitch_rad &&
-                      support >= p.min_support && v.score() > 0 &&
-                      spread >= 2.0 * (p.inlier_px + p.inlier_share * refined.mean_px);
-    if (!good) return none;
+    if (!(height >= p.min_height_m && height <= p.max_height_m && spread >= 2.0 * (p.inlier_px + p.inlier_share * refined.mean_px) &&
+          fabs(arc_tangent(tan_pitch(p, refined.line))) <= p.max_pitch_rad))
+        return none;
     const double share = static_cast<double>(v.inside) / static_cast<double>(v.inside + v.below);
     return {refined.line, refined.mean_row, refined.mean_px, fmin(2.0 * support, 1.0) * share, true};
 }
