@@ -186,7 +186,7 @@ fn real_pairs() {
     let (context, stream) = setup();
     for (folder, left, right) in [
         ("kitti2015/training", "image_2", "image_3"),
-        ("kitti_odom_06", "image_0", "image_1"),
+        ("kitti_odom_06", "image_l", "image_r"),
     ] {
         let Some(root) = common::data(folder) else {
             continue;
