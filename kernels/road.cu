@@ -329,6 +329,9 @@ struct FitShared {
     Candidate line;
     Rows rows;
     bool go_on;
+    // What the line is as f64, and whether it is a plausible camera's.
+    Line precise;
+    bool plausible;
 };
 
 // What thread 0 knows of a fit.
@@ -350,19 +353,35 @@ __device__ void look_at(FitShared &shared, const RoadParams &p, const Candidate 
     shared.rows = crossed(p, line);
 }
 
-// Sums over the block of N numbers a thread, in thread 0.
+// Sum over a warp's lanes of numbers that are not negative, in each lane. In three parts where the
+// hardware sums 32 bits in one instruction.
+__device__ std::int64_t wide_sum(std::int64_t value) {
+#if __CUDA_ARCH__ >= 800
+    const std::uint64_t v = static_cast<std::uint64_t>(value);
+    constexpr std::uint32_t PART = (1u << 26) - 1;
+    const std::uint64_t low = __reduce_add_sync(ALL_LANES, static_cast<std::uint32_t>(v) & PART);
+    const std::uint64_t middle = __reduce_add_sync(ALL_LANES, static_cast<std::uint32_t>(v >> 26) & PART);
+    const std::uint64_t high = __reduce_add_sync(ALL_LANES, static_cast<std::uint32_t>(v >> 52));
+    return static_cast<std::int64_t>(low + (middle << 26) + (high << 52));
+#else
+    return warp_sum(value);
+#endif
+}
+
+// Sums over the block of N numbers a thread, none negative, in thread 0. `counted`: whether this
+// warp has any.
 template <int N>
-__device__ void block_sum(FitShared &shared, std::int64_t (&values)[N]) {
+__device__ void block_sum(FitShared &shared, std::int64_t (&values)[N], bool counted) {
     constexpr int WARPS = FIT_THREADS / WARP;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-        const std::int64_t sum = warp_sum(values[i]);
+        const std::int64_t sum = counted ? wide_sum(values[i]) : 0;
         if (lane_id() == 0) shared.partial[warp_id()][i] = sum;
     }
     __syncthreads();
     if (warp_id() != 0) return;
 #pragma unroll
-    for (int i = 0; i < N; ++i) values[i] = warp_sum(lane_id() < WARPS ? shared.partial[lane_id()][i] : 0);
+    for (int i = 0; i < N; ++i) values[i] = wide_sum(lane_id() < WARPS ? shared.partial[lane_id()][i] : 0);
 }
 
 struct Histogram {
@@ -392,7 +411,7 @@ __device__ Votes votes(FitShared &shared, const RoadParams &p, const Histogram &
         v[2] += 1;
         v[3] += inside >= p.ground && 16 * inside >= valid ? 1 : 0;
     }
-    block_sum(shared, v);
+    block_sum(shared, v, first + warp_id() * WARP * every < rows.b);
     return {v[0], v[1], v[2], v[3]};
 }
 
@@ -425,7 +444,7 @@ __device__ bool refine(FitShared &shared, const RoadParams &p, const Histogram &
         v[3] += d;
         v[4] += d * r;
     }
-    block_sum(shared, v);
+    block_sum(shared, v, rows.a + warp_id() * WARP < rows.b);
     if (threadIdx.x == 0) {
         const std::int64_t w = v[0], wr = v[1], wrr = v[2], wd = v[3], wrd = v[4];
         bool good = false;
@@ -439,6 +458,7 @@ __device__ bool refine(FitShared &shared, const RoadParams &p, const Histogram &
             if (slope >= 1e-6 && slope <= 1e3) {
                 out.line = {slope, out.mean_row - out.mean_px / slope};
                 look_at(shared, p, fixed_point(out.line));
+                shared.precise = out.line;
                 good = true;
             }
         }
@@ -469,15 +489,20 @@ __device__ Fit measure(FitShared &shared, const RoadParams &p, const Candidate *
         if (!refine(shared, p, of, full ? p.inlier : p.inlier / 2, full ? p.inlier_ratio : p.inlier_ratio / 4, refined))
             return none;
     }
+    // The last warp, with the fewest rows, looks at the camera while the others count.
+    if (threadIdx.x == FIT_THREADS - WARP) {
+        const Line line = shared.precise;
+        const double height = height_m(p, line);
+        shared.plausible = height >= p.min_height_m && height <= p.max_height_m &&
+                           fabs(arc_tangent(tan_pitch(p, line))) <= p.max_pitch_rad;
+    }
     const Votes v = votes(shared, p, of, p.inlier, 1);
     if (threadIdx.x != 0) return none;
     const double support = static_cast<double>(v.ground_rows) / static_cast<double>(v.rows > 1 ? v.rows : 1);
-    if (!(support >= p.min_support && v.score() > 0)) return none;
-    const double height = height_m(p, refined.line);
     // Standard deviation of the inliers' disparities along the line, px.
     const double spread = refined.line.slope * sqrt(refined.determinant / (refined.count * refined.count));
-    if (!(height >= p.min_height_m && height <= p.max_height_m && spread >= 2.0 * (p.inlier_px + p.inlier_share * refined.mean_px) &&
-          fabs(arc_tangent(tan_pitch(p, refined.line))) <= p.max_pitch_rad))
+    if (!(shared.plausible && support >= p.min_support && v.score() > 0 &&
+          spread >= 2.0 * (p.inlier_px + p.inlier_share * refined.mean_px)))
         return none;
     const double share = static_cast<double>(v.inside) / static_cast<double>(v.inside + v.below);
     return {refined.line, refined.mean_row, refined.mean_px, fmin(2.0 * support, 1.0) * share, true};
