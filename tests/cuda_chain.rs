@@ -45,6 +45,8 @@ struct Frames {
     next: usize,
     /// How often they come.
     rounds: usize,
+    /// Boxed, as the loop hands them round.
+    #[expect(clippy::vec_box, reason = "frame sets change hands in their boxes")]
     spare: Vec<Box<FrameSet>>,
 }
 
