@@ -3,7 +3,7 @@
 # make cuda-setup   compilers for CUDA and a stub of libcuda, where the machine has none
 # make cuda-check   the feature "cuda" without a GPU: lints, links, tests (GPU tests skip), kernel report
 # make gpu-bundle   program, GPU tests and benches in one folder, for a machine with a GPU and nothing else
-.PHONY: gpu-bundle demo test setup fmt lint unit release-tests bench licences clean cuda-setup cuda-check kernel-report
+.PHONY: gpu-bundle demo test setup fmt lint unit release-tests bench compare licences clean cuda-setup cuda-check kernel-report
 CARGO ?= cargo
 DEMO  ?= demo
 
@@ -52,6 +52,13 @@ kernel-report: cuda-setup
 
 gpu-bundle: cuda-setup
 	scripts/gpu-bundle.sh
+
+# Our stereo and OpenCV's side by side; needs python3 with venv.
+compare: setup
+	$(CARGO) build --release --example stereo_time
+	@test -x .venv/bin/python || python3 -m venv .venv
+	@.venv/bin/python -c 'import cv2' 2>/dev/null || .venv/bin/pip install -q 'opencv-python-headless<5' numpy
+	.venv/bin/python scripts/compare_opencv.py
 
 bench: setup
 	$(CARGO) bench

@@ -33,6 +33,7 @@ fn grey(image: &Rgb) -> Image<u8> {
 }
 
 /// The same frame, again and again.
+#[expect(clippy::vec_box, reason = "frame sets change hands in their boxes")]
 struct Again {
     left: usize,
     spare: Vec<Box<FrameSet>>,

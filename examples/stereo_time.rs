@@ -5,7 +5,6 @@ use std::{error::Error, path::Path, time::Instant};
 
 use roadloop::{
     frame::{Disparity, Image, Size},
-    sink,
     source::picture::{self, Picture},
     stage::{
         Stage as _,
@@ -76,7 +75,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     times.sort_by(f64::total_cmp);
     println!("{:.1} {:.1}", times[0], times[times.len() / 2]);
     if let Some(path) = out_path {
-        sink::png::write_disparity(Path::new(path), &out)?;
+        roadloop::frame::png::write_disparity(Path::new(path), &out)?;
     }
     Ok(())
 }

@@ -134,13 +134,11 @@ pub enum ConfigError {
         message: String,
     },
     /// A value that can't be used; the text names the key.
-    #[error("{path}: [{section}] {message}")]
+    #[error("{path}: {message}")]
     Value {
         /// The file.
         path: String,
-        /// Its section.
-        section: &'static str,
-        /// Key, what was found and expected.
+        /// Section, key, what was found and expected.
         message: String,
     },
 }
@@ -208,9 +206,8 @@ impl Config {
     /// # Errors
     /// With section, key, what was found and what was expected.
     pub fn validate(&self, name: &str) -> Result<(), ConfigError> {
-        let wrong = |section, e: &dyn std::fmt::Display| ConfigError::Value {
+        let wrong = |e: &dyn std::fmt::Display| ConfigError::Value {
             path: name.into(),
-            section,
             message: e.to_string(),
         };
         if let Some(camera) = &self.camera {
@@ -219,28 +216,25 @@ impl Config {
                 ("baseline_m", camera.baseline_m),
             ] {
                 if !(value.is_finite() && value > 0.0) {
-                    let text = format!("{key} = {value}: expected a number above 0");
-                    return Err(wrong("camera", &text));
+                    let text = format!("camera.{key} is {value}, expected a number above 0");
+                    return Err(wrong(&text));
                 }
             }
         }
-        self.input.validate().map_err(|e| wrong("input", &e))?;
-        self.source.validate().map_err(|e| wrong("source", &e))?;
-        self.stereo.validate().map_err(|e| wrong("stereo", &e))?;
-        self.road.validate().map_err(|e| wrong("road", &e))?;
-        self.stixel.validate().map_err(|e| wrong("stixel", &e))?;
+        self.input.validate().map_err(|e| wrong(&e))?;
+        self.source.validate().map_err(|e| wrong(&e))?;
+        self.stereo.validate().map_err(|e| wrong(&e))?;
+        self.road.validate().map_err(|e| wrong(&e))?;
+        self.stixel.validate().map_err(|e| wrong(&e))?;
         for (key, value) in [
             ("device_memory_mib", self.cuda.device_memory_mib),
             ("pinned_memory_mib", self.cuda.pinned_memory_mib),
         ] {
             if value == 0 {
-                let text = format!("{key} = 0: expected 1 or more");
-                return Err(wrong("cuda", &text));
+                return Err(wrong(&format!("cuda.{key} = 0, expected 1 or more")));
             }
         }
-        self.frame_loop
-            .validate()
-            .map_err(|e| wrong("frame_loop", &e))
+        self.frame_loop.validate().map_err(|e| wrong(&e))
     }
 
     /// The effective configuration as a file that would give it.
@@ -248,14 +242,17 @@ impl Config {
         toml::to_string(self).expect("a configuration is a table of plain values")
     }
 
-    /// A hash of the effective configuration, deadlines, budgets and the GPU aside: what can
-    /// change results.
+    /// A hash of what in the effective configuration can change results: not deadlines,
+    /// budgets and the GPU, and not where the picture of a mask lies (its pixels count with the drive).
     pub fn hash(&self) -> u64 {
-        let config = Self {
+        let mut config = Self {
             frame_loop: LoopConfig::default(),
             cuda: CudaConfig::default(),
             ..self.clone()
         };
+        if let Some(MaskSource::Picture(path)) = &mut config.input.mask {
+            path.clear();
+        }
         xxh3_64(config.to_toml().as_bytes())
     }
 }

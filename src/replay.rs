@@ -7,6 +7,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::{
     calib::{CalibError, Rectification, Rig},
     config::Config,
+    frame::Image,
     frame_loop::{
         Backend, BackendError, ChainError, Clock, CpuBackend, FrameLoop, LoopError, Pace, Shape,
         Slot,
@@ -77,10 +78,14 @@ impl<'a> Replay<'a> {
         })
     }
 
-    /// A hash of what the calibration makes of pixels: the rectified cameras and the maps.
+    /// A hash of what calibration and mask make of pixels: the rectified cameras, the maps and
+    /// the usable pixels.
     pub fn calib_hash(&self) -> u64 {
         let mut hash = Xxh3::new();
-        for r in &self.rectifications {
+        for (segment, r) in self.drive.segments().iter().zip(&self.rectifications) {
+            for usable in segment.mask.iter().flat_map(Image::pixels) {
+                hash.update(&[*usable]);
+            }
             let c = &r.camera;
             for value in [c.focal_px, c.cx, c.cy, c.baseline_m] {
                 hash.update(&value.to_le_bytes());

@@ -7,11 +7,11 @@ use std::{
 };
 
 use roadloop::{
-    calib::Rig,
+    calib::{Distortion, Lens, Pinhole, RawPair, Rig},
     config::Config,
     frame::{Camera, FrameId, FrameResult, FrameSet, Gap, Image, Size, Timestamp},
     frame_loop::{CpuBackend, FrameLoop, MonotonicClock, Pace, Shape},
-    sink::{Sink, SinkError, View},
+    sink::{FolderOptions, Full, ReplayFolder, Sink, SinkError, View, summary::Provenance},
     source::{Next, Source},
 };
 
@@ -65,6 +65,7 @@ const FRAMES: usize = 24;
 const WARM_UP: usize = 4;
 
 /// A noisy scene that moves from frame to frame.
+#[expect(clippy::vec_box, reason = "frame sets change hands in their boxes")]
 struct Moving {
     sets: Vec<Box<FrameSet>>,
     next: usize,
@@ -89,7 +90,8 @@ impl Source for Moving {
         set.id = FrameId {
             index,
             number: index as u64,
-            timestamp: Timestamp(index as u64),
+            // A microsecond apart: whatever the pace, no time is spent waiting.
+            timestamp: Timestamp(index as u64 * 1000),
         };
         let fill = |image: &mut Image<u8>, shift: usize| {
             for (y, row) in image.rows_mut().enumerate() {
@@ -110,12 +112,31 @@ impl Source for Moving {
     }
 }
 
-/// Notes the loop thread's allocation count at each frame.
-struct Counts(Vec<u64>);
+/// Notes the loop thread's allocation count at each frame, and hands the frame on.
+struct Counts<S>(Vec<u64>, S);
 
-impl Sink for Counts {
-    fn frame(&mut self, _view: View<'_>, _result: &FrameResult) -> Result<(), SinkError> {
+impl<S: Sink> Sink for Counts<S> {
+    fn begin(&mut self, c: &Camera, r: &FrameResult, colour: bool) -> Result<(), SinkError> {
+        self.1.begin(c, r, colour)
+    }
+
+    fn frame(&mut self, view: View<'_>, result: &FrameResult) -> Result<(), SinkError> {
+        self.1.frame(view, result)?;
         self.0.push(allocations());
+        Ok(())
+    }
+
+    fn gap(&mut self, id: FrameId, gap: Gap) -> Result<(), SinkError> {
+        self.1.gap(id, gap)?;
+        self.0.push(allocations());
+        Ok(())
+    }
+}
+
+struct Nowhere;
+
+impl Sink for Nowhere {
+    fn frame(&mut self, _view: View<'_>, _result: &FrameResult) -> Result<(), SinkError> {
         Ok(())
     }
 
@@ -124,9 +145,40 @@ impl Sink for Counts {
     }
 }
 
-fn per_frame(threads: usize, pace: Pace) -> Vec<u64> {
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    threads: usize,
+    pace: Pace,
+    /// Rectification, colour and a mask.
+    raw: bool,
+    stored: bool,
+}
+
+/// A rig whose right camera is turned a little: its images must be remapped.
+fn raw_rig() -> Rig {
+    let lens = Lens {
+        pinhole: Pinhole {
+            fx: 200.0,
+            fy: 200.0,
+            cx: 160.0,
+            cy: 60.0,
+        },
+        distortion: Distortion::None,
+    };
+    let (sin, cos) = (0.01, (1.0f64 - 0.0001).sqrt());
+    let pair = RawPair {
+        lenses: [lens; 2],
+        rotation: nalgebra::Matrix3::new(1.0, 0.0, 0.0, 0.0, cos, -sin, 0.0, sin, cos),
+        translation: nalgebra::Vector3::new(-0.5, 0.0, 0.0),
+        given: None,
+    };
+    Rig::raw(pair, Some(SIZE))
+}
+
+/// Allocations of the loop thread from each frame (or gap) to the next.
+fn per_frame(case: Case, sink: impl Sink + Send) -> Vec<u64> {
     let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(threads)
+        .num_threads(case.threads)
         .build()
         .unwrap();
     pool.install(|| {
@@ -136,25 +188,50 @@ fn per_frame(threads: usize, pace: Pace) -> Vec<u64> {
             cy: 60.0,
             baseline_m: 0.5,
         };
+        let rig = if case.raw {
+            raw_rig()
+        } else {
+            Rig::rectified(camera)
+        };
+        let mask = Image::from_fn(
+            SIZE.width,
+            SIZE.height,
+            |_, y| if y > 100 { 0 } else { 255 },
+        );
         let shape = Shape {
             size: SIZE,
-            colour: false,
-            stored_disparity: false,
-            mask: None,
+            colour: case.raw,
+            stored_disparity: case.stored,
+            mask: case.raw.then_some(mask),
         };
-        let rectification = Rig::rectified(camera).rectification(SIZE).unwrap();
-        let config = Config::default();
+        let rectification = rig.rectification(SIZE).unwrap();
+        let mut config = Config::default();
+        // Both numbers of paths get their turn.
+        config.stereo.paths = if case.raw { 8 } else { 4 };
         let mut backend = CpuBackend::new(&config, &rectification, &shape).unwrap();
         let slot = backend.slot();
-        let sets = (0..3).map(|_| Box::new(FrameSet::stereo(SIZE))).collect();
-        let mut source = Moving { sets, next: 0 };
-        let mut counts = Counts(Vec::with_capacity(FRAMES));
+        let mut set = FrameSet::stereo(SIZE);
+        set.left_rgb = case
+            .raw
+            .then(|| Image::filled(SIZE.width, SIZE.height, [9, 99, 199]));
+        if case.stored {
+            set.right = None;
+            set.stored_disparity = Some(Image::from_fn(SIZE.width, SIZE.height, |x, y| {
+                (x * 31 + y * 97) as u16
+            }));
+        }
+        let mut source = Moving {
+            sets: vec![Box::new(set); 3],
+            next: 0,
+        };
+        let mut counts = Counts(Vec::with_capacity(FRAMES), sink);
+        counts.begin(&camera, &slot.result, case.raw).unwrap();
         FrameLoop::new(
             &mut backend,
             &MonotonicClock,
             slot,
             &config.frame_loop,
-            pace,
+            case.pace,
         )
         .run(&mut source, &mut counts, &AtomicBool::new(false))
         .unwrap();
@@ -172,12 +249,38 @@ fn the_counter_counts() {
 #[test]
 fn the_loop_thread_allocates_nothing_once_warm() {
     for threads in [1, 2] {
-        let counts = per_frame(threads, Pace::Max);
-        assert_eq!(counts.len(), FRAMES - 1);
-        assert_eq!(
-            counts[WARM_UP..],
-            [0; FRAMES - 1 - WARM_UP],
-            "{threads} threads"
-        );
+        for pace in [Pace::Max, Pace::Realtime] {
+            for (raw, stored) in [(false, false), (true, false), (false, true)] {
+                let case = Case {
+                    threads,
+                    pace,
+                    raw,
+                    stored,
+                };
+                let counts = per_frame(case, Nowhere);
+                assert_eq!(counts.len(), FRAMES - 1, "{case:?}");
+                assert_eq!(counts[WARM_UP..], [0; FRAMES - 1 - WARM_UP], "{case:?}");
+            }
+        }
     }
+}
+
+#[test]
+fn nor_does_it_where_results_are_written() {
+    let tmp = tempfile::tempdir().unwrap();
+    let options = FolderOptions {
+        save: "overlay,disparity".parse().unwrap(),
+        force: false,
+        full: Full::Wait,
+        provenance: Provenance::default(),
+    };
+    let folder = ReplayFolder::create(tmp.path(), options).unwrap();
+    let case = Case {
+        threads: 2,
+        pace: Pace::Max,
+        raw: true,
+        stored: false,
+    };
+    let counts = per_frame(case, folder);
+    assert_eq!(counts[WARM_UP..], [0; FRAMES - 1 - WARM_UP]);
 }

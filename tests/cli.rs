@@ -97,7 +97,7 @@ fn a_bad_configuration_names_line_and_key() {
     fs::write(&file, "[stereo]\npaths = 5\n").unwrap();
     refused(&check, 78, &["roadloop.toml", "paths", "5", "expected"]);
     fs::write(&file, "[frame_loop]\ndeadline_us = 0\n").unwrap();
-    refused(&check, 78, &["roadloop.toml", "deadline_us = 0"]);
+    refused(&check, 78, &["roadloop.toml", "frame_loop.deadline_us is 0"]);
     let gone = tmp.path().join("gone.toml");
     refused(&["check", "config", path(&gone)], 78, &["gone.toml"]);
 }

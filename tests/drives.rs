@@ -77,7 +77,7 @@ fn a_pair_that_is_not_there() {
     assert_eq!(
         failure(dir.path(), dir.path(), &options),
         (
-            "[source] pair: DIR has no folder image_l or image_2".into(),
+            "source.pair: DIR has no folder image_l or image_2".into(),
             ExitKind::Configuration
         )
     );
@@ -692,7 +692,7 @@ fn real_drives() {
         options.input.scale_down = 2;
         let (text, exit) = failure(&path, &path, &options);
         assert!(
-            text.starts_with("[input] crop: the pictures of this drive are not"),
+            text.starts_with("input.crop: the pictures of this drive are not"),
             "{text}"
         );
         assert_eq!(exit, ExitKind::Configuration);

@@ -10,7 +10,7 @@ use clap::Parser as _;
 use roadloop::{
     cli::evaluate::{Args, run},
     frame::Image,
-    sink::png,
+    frame::png,
 };
 use serde_json::{Value, json};
 

@@ -32,6 +32,7 @@ struct Script<'a> {
     clock: &'a MockClock,
     steps: VecDeque<Step>,
     recycled: usize,
+    skipped_before: Vec<Timestamp>,
 }
 
 fn id(index: usize) -> FrameId {
@@ -66,6 +67,10 @@ impl Source for Script<'_> {
                 self.next(wait_ns)
             }
         }
+    }
+
+    fn skip_before(&mut self, stamp: Timestamp) {
+        self.skipped_before.push(stamp);
     }
 
     fn recycle(&mut self, _set: Box<FrameSet>) {
@@ -109,10 +114,13 @@ impl<F: FnMut(usize, StageId) -> u64> Backend for Pretend<'_, F> {
     }
 }
 
+/// Index, whether late, and how each stage ended.
+type Frame = (usize, bool, Vec<(&'static str, Outcome)>);
+
 /// What came out, a line each.
 #[derive(Default)]
 struct Seen {
-    frames: Vec<(usize, bool, Vec<(&'static str, Outcome)>)>,
+    frames: Vec<Frame>,
     gaps: Vec<(usize, Gap)>,
     lag_ns: Vec<u64>,
 }
@@ -181,6 +189,7 @@ fn run(
         clock: &clock,
         steps: steps.into(),
         recycled: 0,
+        skipped_before: Vec::new(),
     };
     let mut backend = Pretend {
         clock: &clock,
@@ -353,8 +362,26 @@ fn a_stall_of_the_disk_within_a_period_costs_nothing() {
 }
 
 #[test]
+fn a_burst_does_not_stop_at_a_gap() {
+    // Frame 0 takes 420 ms; frame 3 is missing, frame 4 is the newest.
+    let mut steps = frames(3);
+    steps.push(Step::Gap(3, Gap::Missing));
+    steps.extend((4..6).map(Step::Frame));
+    let (seen, ..) = run(Pace::Realtime, &[STEREO], steps, |frame, _| {
+        if frame == 0 { 105 * MS } else { 5 * MS }
+    });
+    assert_eq!(seen.indices(), [0, 4, 5]);
+    let mut gaps = seen.gaps;
+    gaps.sort();
+    assert_eq!(
+        gaps,
+        [(1, Gap::Dropped), (2, Gap::Dropped), (3, Gap::Missing)]
+    );
+}
+
+#[test]
 fn gaps_keep_their_place() {
-    let steps = vec![
+    let steps = [
         Step::Frame(0),
         Step::Gap(1, Gap::Missing),
         Step::Frame(2),
@@ -393,6 +420,7 @@ fn a_stop_is_obeyed_before_the_next_frame() {
         clock: &clock,
         steps: frames(3).into(),
         recycled: 0,
+        skipped_before: Vec::new(),
     };
     let mut backend = Pretend {
         clock: &clock,

@@ -8,7 +8,6 @@ use std::fs;
 use folders::*;
 use roadloop::{
     frame::{Gap, Image, Size},
-    sink,
     source::{
         CameraPair, Crop, Drive, DriveKind, DriveOptions, ExitKind, MaskSource, SourceError,
         describe,
@@ -62,7 +61,7 @@ fn picture_drive(f: impl Fn(usize, usize) -> u8) -> TempDir {
         let image = Image::from_fn(10, 8, |x, y| f(x, y) ^ flip);
         let path = dir.path().join(camera).join("0.png");
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        sink::png::write_grey(&path, &image).unwrap();
+        roadloop::frame::png::write_grey(&path, &image).unwrap();
     }
     dir
 }
@@ -152,7 +151,7 @@ fn masks_in_the_coordinates_of_the_files() {
     // A picture: black is masked.
     let path = dir.path().join("mask.png");
     let picture = Image::from_fn(10, 8, |x, y| if inside(x, y) { 0 } else { 1 });
-    sink::png::write_grey(&path, &picture).unwrap();
+    roadloop::frame::png::write_grey(&path, &picture).unwrap();
     options.input.mask = Some(MaskSource::Picture(path.clone()));
     assert_eq!(mask(&options), Image::from_fn(10, 8, expected));
     assert!(describe(&open(dir.path(), &options)).contains(", 9 px masked\n"));
@@ -160,14 +159,14 @@ fn masks_in_the_coordinates_of_the_files() {
     assert_eq!(
         failure(dir.path(), dir.path(), &options),
         (
-            "[input] mask: DIR/mask.png: 9x8 px, but the left pictures have 10x8 px".into(),
+            "input.mask: DIR/mask.png: 9x8 px, but the left pictures have 10x8 px".into(),
             ExitKind::Configuration
         )
     );
     fs::remove_file(&path).unwrap();
     assert_eq!(
         failure(dir.path(), dir.path(), &options).0,
-        "[input] mask: DIR/mask.png: No such file or directory (os error 2)"
+        "input.mask: DIR/mask.png: No such file or directory (os error 2)"
     );
 }
 
@@ -188,54 +187,54 @@ fn keys_that_fit_no_drive() {
     let cases: Vec<(Change, &str)> = vec![
         (
             Box::new(crop(3, 0, 8, 8)),
-            "[input] crop: 8x8 px at (3, 0) reach out of a picture of 10x8 px",
+            "input.crop: 8x8 px at (3, 0) reach out of a picture of 10x8 px",
         ),
         (
             Box::new(crop(usize::MAX, 0, 8, 8)),
-            "[input] crop: 8x8 px at (18446744073709551615, 0) reach out of a picture of 10x8 px",
+            "input.crop: 8x8 px at (18446744073709551615, 0) reach out of a picture of 10x8 px",
         ),
         (
             Box::new(crop(0, 0, 0, 8)),
-            "[input] crop: 0x8 px has no pixels",
+            "input.crop: 0x8 px has no pixels",
         ),
         (
             Box::new(|o| o.input.scale_down = 9),
-            "[input] scale_down: 9, expected 1 to 8",
+            "input.scale_down: 9, expected 1 to 8",
         ),
         (
             Box::new(|o| o.input.scale_down = 0),
-            "[input] scale_down: 0, expected 1 to 8",
+            "input.scale_down: 0, expected 1 to 8",
         ),
         (
             Box::new(move |o| {
                 crop(0, 0, 3, 8)(o);
                 o.input.scale_down = 4;
             }),
-            "[input] scale_down: 4 leaves nothing of 10x8 px",
+            "input.scale_down: 4 leaves nothing of 10x8 px",
         ),
         (
             Box::new(|o| o.input.shift_bits = 16),
-            "[input] shift_bits: 16, expected 0 to 15",
+            "input.shift_bits: 16, expected 0 to 15",
         ),
         (
             Box::new(|o| o.input.mask = Some(MaskSource::Polygon(vec![[0.0; 2]; 2]))),
-            "[input] mask: a polygon of 2 points, expected 3 or more",
+            "input.mask: a polygon of 2 points, expected 3 or more",
         ),
         (
             Box::new(|o| o.input.mask = Some(MaskSource::Polygon(vec![[f64::NAN, 0.0]; 3]))),
-            "[input] mask: a point at [NaN, 0], expected -1000000 to 1000000",
+            "input.mask: a point at [NaN, 0], expected -1000000 to 1000000",
         ),
         (
             Box::new(|o| o.source.rate_hz = 0.0),
-            "[source] rate_hz: 0, expected above 0 and up to 10000",
+            "source.rate_hz: 0, expected above 0 and up to 10000",
         ),
         (
             Box::new(|o| o.source.rate_hz = f64::NAN),
-            "[source] rate_hz: NaN, expected above 0 and up to 10000",
+            "source.rate_hz: NaN, expected above 0 and up to 10000",
         ),
         (
             Box::new(|o| o.source.disparity_scale = Some(-1.0)),
-            "[source] disparity_scale: -1, expected above 0 and up to 256 px a unit",
+            "source.disparity_scale: -1, expected above 0 and up to 256 px a unit",
         ),
     ];
     for (change, text) in cases {
@@ -364,7 +363,7 @@ fn stored_disparities_in_eight_bits_need_their_scale() {
     assert_eq!(
         failure(dir.path(), dir.path(), &options),
         (
-            "[source] disparity_scale: DIR/d/1.png is 8-bit; state how many px of disparity one \
+            "source.disparity_scale: DIR/d/1.png is 8-bit; state how many px of disparity one \
              unit stands for"
                 .into(),
             ExitKind::Configuration

@@ -4,7 +4,6 @@ mod common;
 use proptest::prelude::*;
 use roadloop::{
     frame::{Image, Size},
-    sink,
     source::picture::{self, Picture, PictureError, PictureReader, decode, grey_of},
 };
 
@@ -487,7 +486,7 @@ proptest! {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("p.png");
         let image = Image::from_vec(w, h, grey.clone()).unwrap();
-        sink::png::write_grey(&path, &image).unwrap();
+        roadloop::frame::png::write_grey(&path, &image).unwrap();
         prop_assert_eq!(picture::read(&path).unwrap(), Picture::Grey8(image.clone()));
         let mut pgm = format!("P5\n{w} {h}\n255\n").into_bytes();
         pgm.extend(&grey);
@@ -497,7 +496,7 @@ proptest! {
         prop_assert_eq!(decode(pgm.as_bytes()).unwrap(), Picture::Grey8(image));
 
         let image = Image::from_vec(cw, ch, colour.clone()).unwrap();
-        sink::png::write_rgb(&path, &image).unwrap();
+        roadloop::frame::png::write_rgb(&path, &image).unwrap();
         prop_assert_eq!(picture::read(&path).unwrap(), Picture::Rgb8(image.clone()));
         prop_assert_eq!(picture::size(&path).unwrap(), image.size());
         let mut ppm = format!("P6 {cw} {ch} 255 ").into_bytes();

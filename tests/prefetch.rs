@@ -11,7 +11,6 @@ use std::{
 
 use roadloop::{
     frame::{Camera, FrameSet, Gap, Image, Size},
-    sink,
     source::{Drive, DriveOptions, Next, Prefetch, Source},
 };
 use tempfile::TempDir;
@@ -68,7 +67,7 @@ fn drive(n: usize) -> (TempDir, Drive) {
     let save = |camera: &str, k: usize| {
         let path = dir.path().join(camera).join(format!("{k:06}.png"));
         let image = Image::from_fn(33, 17, |x, y| (x * y + k) as u8);
-        sink::png::write_grey(&path, &image).unwrap();
+        roadloop::frame::png::write_grey(&path, &image).unwrap();
     };
     for camera in ["left", "right"] {
         fs::create_dir(dir.path().join(camera)).unwrap();

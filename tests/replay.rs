@@ -8,12 +8,13 @@ use std::{
 
 use roadloop::{
     config::Config,
-    frame::{FrameId, FrameResult, Gap, Size, Timestamp},
+    frame::{FrameId, FrameResult, Gap, Size, Timestamp, png},
     frame_loop::{MockClock, Pace},
     replay::Replay,
-    sink::{Sink, SinkError, View, digest::Digest, png},
+    sink::{Sink, SinkError, View, digest::Digest},
     source::{
         Drive, DriveOptions,
+        picture::{self, Picture},
         synth::{Motion, Options, write::write_drive},
     },
 };
@@ -215,6 +216,76 @@ fn both_paces_give_the_same_digest_when_nothing_is_late() {
 }
 
 #[test]
+fn the_realtime_pace_of_the_program_drops_nothing_when_there_is_time() {
+    let tmp = tempfile::tempdir().unwrap();
+    let drive = small_drive(tmp.path(), 1);
+    let config = tmp.path().join("roadloop.toml");
+    // Frames of 20,000 pixels, a second apart: even a busy machine is in time.
+    fs::write(&config, "[frame_loop]\ndeadline_us = 60000000\n").unwrap();
+    fs::write(drive.join("times.txt"), "0\n1\n2\n3\n4\n5\n6\n7\n").unwrap();
+    let common = ["--frames", "0..3", "--strict", "--config", text(&config)];
+    let run = |name: &str, pace: &str| {
+        let extra: Vec<&str> = common.into_iter().chain(["--pace", pace]).collect();
+        replay(&drive, &tmp.path().join(name), &extra)
+    };
+    let (max, realtime) = (run("max", "max"), run("realtime", "realtime"));
+    assert_eq!(max["digest"], realtime["digest"]);
+    assert_eq!(
+        (&realtime["frames"], &realtime["gaps"]["dropped"]),
+        (&3.into(), &0.into())
+    );
+    assert_eq!(realtime["interrupted"], false);
+}
+
+#[test]
+fn masked_pixels_say_nothing_whatever_the_disparity_comes_from() {
+    let tmp = tempfile::tempdir().unwrap();
+    let drive = small_drive(tmp.path(), 1);
+    let config = tmp.path().join("roadloop.toml");
+    fs::write(
+        &config,
+        "[input]\nmask = [[0, 80], [202, 80], [202, 96], [0, 96]]\n",
+    )
+    .unwrap();
+    let (open, masked, stored) = (
+        tmp.path().join("open"),
+        tmp.path().join("masked"),
+        tmp.path().join("stored"),
+    );
+    let save = ["--save", "disparity", "--frames", "0..1"];
+    replay(&drive, &open, &save);
+    let with_mask: Vec<&str> = save
+        .into_iter()
+        .chain(["--config", text(&config)])
+        .collect();
+    let computed = replay(&drive, &masked, &with_mask);
+    let folder = open.join("disparity");
+    let from_stored: Vec<&str> = with_mask
+        .iter()
+        .copied()
+        .chain(["--disparity", text(&folder)])
+        .collect();
+    let unmasked = summary(&open);
+    assert_ne!(computed["config_hash"], unmasked["config_hash"]);
+    replay(&drive, &stored, &from_stored);
+    let filled_below_row_80 = |out: &Path| {
+        let picture = picture::read(&out.join("disparity/000000.png")).unwrap();
+        let Picture::Grey16(picture) = picture else {
+            panic!("16-bit grey")
+        };
+        picture
+            .rows()
+            .skip(80)
+            .flatten()
+            .filter(|d| **d != 0)
+            .count()
+    };
+    assert!(filled_below_row_80(&open) > 1000);
+    assert_eq!(filled_below_row_80(&masked), 0);
+    assert_eq!(filled_below_row_80(&stored), 0);
+}
+
+#[test]
 fn what_is_missing_or_damaged_in_mid_drive_is_a_counted_gap() {
     let tmp = tempfile::tempdir().unwrap();
     let (drive, out) = (small_drive(tmp.path(), 1), tmp.path().join("out"));
@@ -306,8 +377,10 @@ fn a_stop_ends_in_good_order() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
+    let patience = std::time::Instant::now();
     while !out.join("stixels.csv").exists() || frames_in(&out.join("stixels.csv")).is_empty() {
         assert!(child.try_wait().unwrap().is_none(), "ended by itself");
+        assert!(patience.elapsed().as_secs() < 60, "no first frame");
         std::thread::yield_now();
     }
     let pid = child.id().to_string();
@@ -319,7 +392,11 @@ fn a_stop_ends_in_good_order() {
             .success()
     );
     assert!(child.wait().unwrap().success());
-    assert_eq!(summary(&out)["frames"], 1);
+    let summary = summary(&out);
+    assert_eq!(
+        (&summary["frames"], &summary["interrupted"]),
+        (&1.into(), &true.into())
+    );
 }
 
 #[test]

@@ -115,7 +115,7 @@ fn a_replay_with_a_gap() {
     };
     folder.gap(lost, Gap::Missing).unwrap();
     assert!(!out.join("summary.json").exists(), "not before the end");
-    let summary = folder.finish().unwrap();
+    let summary = folder.finish(false).unwrap();
 
     assert_eq!(
         names(&out),
@@ -171,7 +171,7 @@ fn results_do_not_depend_on_what_is_saved() {
             hand(&mut folder, number).unwrap();
         }
         let stixels = fs::read(temp.path().join("stixels.csv")).unwrap();
-        (folder.finish().unwrap().digest, stixels)
+        (folder.finish(false).unwrap().digest, stixels)
     };
     assert_eq!(digest(""), digest("overlay,disparity"));
 }
@@ -232,7 +232,7 @@ fn force_removes_earlier_results_and_nothing_else() {
         ["notes.txt", "overlay", "stixels.csv", "timing.csv"]
     );
     hand(&mut folder, 5).unwrap();
-    folder.finish().unwrap();
+    folder.finish(false).unwrap();
     assert_eq!(names(&out.join("overlay")), ["000005.png", "mine.png"]);
 }
 
@@ -265,7 +265,7 @@ fn a_picture_that_cannot_be_written_is_named_once() {
     fs::create_dir(&blocked).unwrap();
     // The writer works behind the loop: the error comes with a later frame or the end.
     let mut errors: Vec<_> = (0..20).filter_map(|n| hand(&mut folder, n).err()).collect();
-    errors.extend(folder.finish().err());
+    errors.extend(folder.finish(false).err());
     assert_eq!(errors.len(), 1);
     let text = errors[0].to_string();
     assert!(
@@ -298,7 +298,7 @@ fn pictures_are_left_out_where_the_loop_must_not_wait() {
         hand(&mut folder, number).unwrap();
     }
     assert!(!fs::read(&pipe).unwrap().is_empty());
-    let summary = folder.finish().unwrap();
+    let summary = folder.finish(false).unwrap();
     assert_eq!(
         (summary.pictures.written, summary.pictures.dropped),
         (8, 12)
@@ -321,7 +321,7 @@ fn the_report_has_everything_in_it() {
         hand(&mut folder, number).unwrap();
     }
     folder.gap(FrameId::default(), Gap::Unreadable).unwrap();
-    let summary = folder.finish().unwrap();
+    let summary = folder.finish(false).unwrap();
     let page = temp.path().join("report.html");
     report::write(&out, &page, 3).unwrap();
     let html = fs::read_to_string(&page).unwrap();
@@ -351,7 +351,7 @@ fn the_report_has_everything_in_it() {
 fn a_report_on_nothing() {
     let temp = tempfile::tempdir().unwrap();
     let folder = begun(temp.path(), options(""));
-    folder.finish().unwrap();
+    folder.finish(false).unwrap();
     assert!(
         report::html(temp.path(), 4)
             .unwrap()
@@ -379,7 +379,7 @@ fn what_is_no_replay_gets_no_report() {
     );
     fs::remove_file(out.join("summary.json")).unwrap();
     let folder = begun(out, options(""));
-    folder.finish().unwrap();
+    folder.finish(false).unwrap();
     let header = "frame,timestamp_ns,stage,start_us,duration_us,outcome\n";
     for (rows, expected) in [
         (
@@ -408,7 +408,7 @@ fn no_pictures_when_none_are_asked_for() {
     assert_eq!(options.save, SaveSet::NONE);
     let mut folder = begun(temp.path(), options);
     hand(&mut folder, 0).unwrap();
-    folder.finish().unwrap();
+    folder.finish(false).unwrap();
     assert_eq!(
         names(temp.path()),
         ["stixels.csv", "summary.json", "timing.csv"]

@@ -53,6 +53,7 @@ prop_compose! {
     fn any_params()(
         disparities in prop::sample::select(vec![64, 128, 256]),
         paths in prop::sample::select(vec![4, 8]),
+        outside_cost in 0u16..32,
         p1 in 0u16..100,
         p2 in 0u16..125,
         p2_min in 0u16..125,
@@ -69,7 +70,7 @@ prop_compose! {
         let mut p = [p1, p2_min, p2];
         p.sort_unstable();
         Params {
-            disparities, paths, p1: p[0], p2: p[2], p2_min: p[1], p2_half_step,
+            disparities, paths, outside_cost, p1: p[0], p2: p[2], p2_min: p[1], p2_half_step,
             uniqueness_percent, left_right, left_right_max_px, subpixel, median,
             speckle_max_area_px, speckle_max_step_px, gap_max_px, gap_max_step_px,
         }

@@ -353,17 +353,14 @@ fn unusable_parameters_are_named() {
         stixel_width: 0,
         ..d.clone()
     });
-    assert_eq!(
-        e.to_string(),
-        "stixel: `stixel_width` is 0, expected 1 to 255"
-    );
+    assert_eq!(e.to_string(), "stixel.stixel_width is 0, expected 1 to 255");
     let e = error(&Params {
         sigma_sky_px: f64::NAN,
         ..d.clone()
     });
     assert_eq!(
         e.to_string(),
-        "stixel: `sigma_sky_px` is NaN, expected 0.05 to 64"
+        "stixel.sigma_sky_px is NaN, expected 0.05 to 64"
     );
     let e = error(&Params {
         p_gravity: 0.9,

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use super::{Failure, replay::configuration};
+use super::{Failure, failure::say, replay::configuration};
 use crate::{
     calib,
     config::Preset,
@@ -78,6 +78,5 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             source::describe(&Drive::open(dir, &options)?)
         }
     };
-    print!("{text}");
-    Ok(())
+    say(&text)
 }

@@ -1,8 +1,12 @@
 //! `roadloop demo`: everything once, from nothing.
-use std::{path::PathBuf, sync::atomic::AtomicBool};
+use std::{
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use super::{
     Failure,
+    failure::say,
     replay::{self, BackendChoice},
     report, synth,
 };
@@ -33,7 +37,10 @@ pub struct Args {
 ///
 /// # Errors
 /// As `synth`, `replay` and `report`.
-pub fn run(args: &Args, stop: &AtomicBool) -> Result<(), Failure> {
+pub fn run(
+    args: &Args,
+    stop_flag: impl FnOnce() -> Result<Arc<AtomicBool>, Failure>,
+) -> Result<(), Failure> {
     let [drive, results] = ["drive", "results"].map(|name| args.out.join(name));
     log::info!("making a synthetic street of {} frames", args.frames);
     synth::run(&synth::Args {
@@ -46,6 +53,8 @@ pub fn run(args: &Args, stop: &AtomicBool) -> Result<(), Failure> {
         force: args.force,
     })?;
     log::info!("replaying it");
+    // From here on Ctrl-C ends in good order; until here it just ends.
+    let stop = stop_flag()?;
     replay::run(
         &replay::Args {
             drive: drive.clone(),
@@ -62,7 +71,7 @@ pub fn run(args: &Args, stop: &AtomicBool) -> Result<(), Failure> {
             save: SaveSet::NONE.with(Save::Overlay).with(Save::Disparity),
             force: args.force,
         },
-        stop,
+        &stop,
     )?;
     let page = args.out.join("report.html");
     report::run(&report::Args {
@@ -70,8 +79,10 @@ pub fn run(args: &Args, stop: &AtomicBool) -> Result<(), Failure> {
         out: page.clone(),
         pictures: 4,
     })?;
-    println!("pictures: {}", results.join("overlay").display());
-    println!("report: {}", page.display());
-    println!("truth: {}", drive.join("truth").display());
-    Ok(())
+    say(&format!(
+        "pictures: {}\nreport: {}\ntruth: {}\n",
+        results.join("overlay").display(),
+        page.display(),
+        drive.join("truth").display()
+    ))
 }

@@ -1,5 +1,18 @@
 //! Errors as the shell sees them: a message and an exit status.
+use std::io::{ErrorKind, Write as _};
+
 use crate::calib::CalibError;
+
+/// Writes to stdout. A reader that has left (`| head`) is no failure.
+pub(super) fn say(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::internal(format!("stdout: {e}")))
+        }
+        _ => Ok(()),
+    }
+}
 
 /// Why a command ended badly.
 #[derive(Clone, Debug, PartialEq, Eq)]

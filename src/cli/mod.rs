@@ -68,7 +68,7 @@ pub fn main() -> ExitCode {
 fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Replay(args) => replay::run(&args, stop_flag()?.as_ref()),
-        Command::Demo(args) => demo::run(&args, stop_flag()?.as_ref()),
+        Command::Demo(args) => demo::run(&args, stop_flag),
         Command::Synth(args) => Ok(synth::run(&args)?),
         Command::Evaluate(args) => Ok(evaluate::run(&args, &mut std::io::stdout().lock())?),
         Command::Check(args) => check::run(&args),

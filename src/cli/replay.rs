@@ -4,12 +4,12 @@ use std::{
     io::IsTerminal as _,
     ops::Range,
     path::{Path, PathBuf},
-    sync::atomic::AtomicBool,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::Failure;
+use super::{Failure, failure::say};
 use crate::{
     config::{Config, Preset},
     frame::{Camera, FrameId, FrameResult, Gap},
@@ -156,11 +156,19 @@ pub(super) fn configuration(
 /// One clear error and its exit status; results that were finished stay written.
 pub fn run(args: &Args, stop: &AtomicBool) -> Result<(), Failure> {
     let summary = replay(args, stop)?;
-    print(&summary, &args.out);
+    say(&text(&summary, &args.out))?;
+    if summary.interrupted {
+        log::warn!("stopped before the end of the drive; the digest is that of a part");
+    }
     let gaps: Vec<String> = (summary.gaps.0.iter())
         .filter(|(name, n)| *n > 0 && strict_gap(name))
         .map(|(name, n)| format!("{name} {n}"))
         .collect();
+    if args.strict && summary.interrupted {
+        return Err(Failure::data(
+            "--strict: stopped before the end of the drive",
+        ));
+    }
     if args.strict && !gaps.is_empty() {
         return Err(Failure::data(format!("--strict: {}", gaps.join(", "))));
     }
@@ -212,7 +220,7 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
     let ran = computer.run(args, &replay, &config, &mut sink, stop);
     sink.bar.finish_and_clear();
     // The summary of what was finished is written also when something went wrong.
-    let finished = sink.folder.finish();
+    let finished = sink.folder.finish(stop.load(Ordering::Relaxed));
     ran?;
     Ok(finished?)
 }
@@ -338,29 +346,26 @@ impl Sink for Watched {
     }
 
     fn gap(&mut self, id: FrameId, gap: Gap) -> Result<(), SinkError> {
-        self.bar.inc(1);
+        // A lost camera is an event; its frames are counted when they come, or do not.
+        self.bar.inc(u64::from(gap != Gap::CameraLost));
         self.folder.gap(id, gap)
     }
 }
 
-/// What came out, for people and scripts: `name: value` lines on stdout.
-fn print(summary: &Summary, out: &Path) {
-    println!("frames: {}", summary.frames);
-    println!("digest: {}", summary.digest);
+/// What came out, for people and scripts: `name: value` lines.
+fn text(summary: &Summary, out: &Path) -> String {
+    let mut text = format!("frames: {}\ndigest: {}\n", summary.frames, summary.digest);
     for (name, n) in summary.gaps.0.iter().filter(|(_, n)| *n > 0) {
-        println!("gap {name}: {n}");
+        text += &format!("gap {name}: {n}\n");
     }
-    for (name, stage) in &summary.stages.0 {
-        let d = &stage.duration;
-        println!(
-            "{name}: p50 {:.0} us, p99 {:.0} us, max {:.0} us",
-            d.p50_us, d.p99_us, d.max_us
-        );
+    let stages = summary
+        .stages
+        .0
+        .iter()
+        .map(|(name, s)| (name.as_str(), &s.duration));
+    for (name, d) in stages.chain([("frame", &summary.frame.duration)]) {
+        let (p50, p99, max) = (d.p50_us, d.p99_us, d.max_us);
+        text += &format!("{name}: p50 {p50:.0} us, p99 {p99:.0} us, max {max:.0} us\n");
     }
-    let d = &summary.frame.duration;
-    println!(
-        "frame: p50 {:.0} us, p99 {:.0} us, max {:.0} us",
-        d.p50_us, d.p99_us, d.max_us
-    );
-    println!("results: {}", out.display());
+    text + &format!("results: {}\n", out.display())
 }

@@ -8,7 +8,10 @@ use std::{
 use super::{EvaluateError, Unmatched, frames_in_words};
 use crate::{
     frame::Image,
-    source::picture::{self, Picture},
+    source::{
+        number_of,
+        picture::{self, Picture},
+    },
 };
 
 /// The pictures of a folder by frame number.
@@ -68,18 +71,6 @@ fn stem(file: &Path) -> String {
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned()
-}
-
-/// The number in a name: the digits at its beginning, else those at its end.
-pub(super) fn number_of(stem: &str) -> Option<u64> {
-    let head = stem.bytes().take_while(u8::is_ascii_digit).count();
-    let tail = stem.bytes().rev().take_while(u8::is_ascii_digit).count();
-    let digits = if head > 0 {
-        &stem[..head]
-    } else {
-        &stem[stem.len() - tail..]
-    };
-    digits.parse().ok()
 }
 
 /// The first of these sub-folders that exists, else the folder itself.
@@ -183,21 +174,6 @@ pub(super) fn matched<'a, A, B>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_number_is_at_the_beginning_or_the_end() {
-        for (stem, number) in [
-            ("000013_10", Some(13)),
-            ("000013", Some(13)),
-            ("frame_0007", Some(7)),
-            ("1403715273262142976", Some(1403715273262142976)),
-            ("left", None),
-            ("", None),
-            ("99999999999999999999", None),
-        ] {
-            assert_eq!(number_of(stem), number, "{stem}");
-        }
-    }
 
     #[test]
     fn names_without_a_number_of_their_own_count_in_their_order() {

@@ -2,6 +2,7 @@
 mod camera;
 mod gap;
 mod image;
+pub mod png;
 mod result;
 mod road;
 mod set;

@@ -77,10 +77,10 @@ impl Default for LoopConfig {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoopConfigError {
     /// A deadline of nothing, or of more than a minute.
-    #[error("deadline_us = {0}: expected 1 to 60000000")]
+    #[error("frame_loop.deadline_us is {0}, expected 1 to 60000000")]
     Deadline(u64),
     /// A budget of nothing, or of more than a minute.
-    #[error("budget_us.{stage} = {found}: expected 1 to 60000000")]
+    #[error("frame_loop.budget_us.{stage} is {found}, expected 1 to 60000000")]
     Budget {
         /// Whose.
         stage: StageId,
@@ -88,7 +88,7 @@ pub enum LoopConfigError {
         found: u64,
     },
     /// No silence, or an unreasonable one.
-    #[error("stall_periods = {0}: expected 1 to 1000")]
+    #[error("frame_loop.stall_periods is {0}, expected 1 to 1000")]
     Stall(u64),
 }
 

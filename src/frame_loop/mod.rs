@@ -28,7 +28,6 @@ mod order;
 mod run;
 mod slot;
 
-pub use admission::Expectation;
 pub use backend::{Backend, BackendError, Laps, Unit};
 pub use clock::{Clock, MockClock, MonotonicClock};
 pub use config::{Budgets, LoopConfig, LoopConfigError};

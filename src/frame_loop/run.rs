@@ -10,7 +10,7 @@ use crate::{
     source::{Next, Source},
 };
 
-use super::{Backend, BackendError, Clock, Expectation, Laps, LoopConfig, Slot, Unit};
+use super::{Backend, BackendError, Clock, Laps, LoopConfig, Slot, Unit, admission::Expectation};
 
 /// How frames are fed and whether the clock decides anything; see [`super`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -195,6 +195,11 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
                         let older = mem::replace(&mut set, newer);
                         sink.gap(older.id, Gap::Dropped)?;
                         source.recycle(older);
+                    }
+                    // What can't come keeps no newer frame waiting.
+                    Next::Gap(id, gap) if self.arrival(id) <= self.clock.now() => {
+                        self.heard(id);
+                        sink.gap(id, gap)?;
                     }
                     Next::Nothing => break,
                     other => {

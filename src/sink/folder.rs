@@ -78,14 +78,16 @@ impl ReplayFolder {
         &self.digest
     }
 
-    /// Waits for the pictures and writes the summary: at the end, and after an interruption.
+    /// Waits for the pictures and writes the summary: at the end, and when the replay was
+    /// `interrupted`.
     ///
     /// # Errors
     /// When the summary or a picture can't be written.
-    pub fn finish(mut self) -> Result<Summary, SinkError> {
+    pub fn finish(mut self, interrupted: bool) -> Result<Summary, SinkError> {
         let result = self.finish_pictures();
         let mut summary = self.statistics.summary(&self.options.provenance);
         summary.pictures = self.earlier;
+        summary.interrupted = interrupted;
         summary.set_digests(&self.digest.digests());
         summary.write(&self.out.join(SUMMARY))?;
         result.map(|()| summary)

@@ -9,13 +9,11 @@
 //! | [`pictures`] | the thread that writes pictures |
 //! | [`folder`] | all of these as the folder of a replay |
 //! | [`report`] | the HTML page on a replay |
-//! | [`png`] | PNG files from images |
 pub mod digest;
 mod error;
 pub mod folder;
 pub mod overlay;
 pub mod pictures;
-pub mod png;
 pub mod report;
 mod save;
 pub mod summary;

@@ -18,10 +18,9 @@ use std::{
 use super::{
     Save, SaveSet, SinkError, View,
     overlay::{Overlay, paint_disparity},
-    png,
     summary::Pictures,
 };
-use crate::frame::{Camera, FrameResult, Image, Rgb};
+use crate::frame::{Camera, FrameResult, Image, Rgb, png};
 
 /// What to do when pictures can't be written as fast as they come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

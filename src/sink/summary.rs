@@ -144,6 +144,10 @@ pub struct Summary {
     pub stages: Ordered<StageSummary>,
     /// For the frames as a whole.
     pub frame: FrameSummary,
+    /// Whether the replay was stopped before the end of its drive: then the digest is that of a
+    /// part.
+    #[serde(default)]
+    pub interrupted: bool,
     /// Pictures asked for by `--save`.
     #[serde(default)]
     pub pictures: Pictures,
@@ -411,6 +415,7 @@ mod tests {
                 "gaps",
                 "stages",
                 "frame",
+                "interrupted",
                 "pictures",
                 "backend",
                 "preset",

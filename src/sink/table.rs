@@ -10,6 +10,7 @@ use std::{
 };
 
 use super::SinkError;
+use crate::calib::metric;
 use crate::frame::{Camera, Class, DISPARITY_ONE, FrameId, Gap, INVALID, Stixel, Stixels, Timing};
 
 /// A table on its way into a file: remembers the file's name for errors.
@@ -56,9 +57,9 @@ pub fn depth_m(camera: &Camera, disparity: u16) -> Option<f64> {
 }
 
 /// Height in metres of an upright thing: its rows, seen at its distance.
-pub fn height_m(camera: &Camera, depth_m: f64, stixel: &Stixel) -> f64 {
-    let rows = f64::from(stixel.base) - f64::from(stixel.top) + 1.0;
-    rows * depth_m / camera.focal_px
+pub fn height_m(camera: &Camera, stixel: &Stixel) -> Option<f64> {
+    let px = f64::from(stixel.disparity) / f64::from(DISPARITY_ONE);
+    metric::extent_m(camera, f64::from(stixel.top), f64::from(stixel.base), px)
 }
 
 /// `stixels.csv`: one line a stixel; columns from the left, each from top to bottom.
@@ -132,7 +133,7 @@ impl<W: Write> StixelTable<W> {
                     match camera.and_then(|c| Some((c, depth_m(&c, s.disparity)?))) {
                         Some((camera, depth)) if s.class != Class::Sky => {
                             let height = match s.class {
-                                Class::Object => height_m(&camera, depth, s),
+                                Class::Object => height_m(&camera, s).unwrap_or(0.0),
                                 Class::Ground | Class::Sky => 0.0,
                             };
                             write!(w, ",{depth:.2},{height:.2}")?;

@@ -115,7 +115,7 @@ pub enum SourceError {
         text: String,
     },
     /// A key of the configuration does not fit.
-    #[error("[{section}] {key}: {text}")]
+    #[error("{section}.{key}: {text}")]
     Config {
         /// `input` or `source`.
         section: &'static str,

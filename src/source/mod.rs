@@ -27,7 +27,7 @@ pub mod synth;
 pub use describe::describe;
 pub use drive::{Drive, Segment};
 pub use error::{ExitKind, SourceError};
-pub use layout::{DriveKind, FrameFiles};
+pub use layout::{DriveKind, FrameFiles, number_of};
 pub use options::{CameraPair, Crop, DriveOptions, InputConfig, MaskSource, SourceConfig};
 pub use prefetch::Prefetch;
 

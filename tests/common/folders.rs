@@ -4,7 +4,6 @@ use std::{fs, path::Path};
 
 use roadloop::{
     frame::{Camera, FrameSet, Gap, Image},
-    sink,
     source::{Drive, DriveOptions, ExitKind, Next, Prefetch, Source},
 };
 use tempfile::TempDir;
@@ -35,12 +34,12 @@ pub fn grey(path: &Path, value: u8) {
 
 pub fn sized(path: &Path, width: usize, height: usize, value: u8) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    sink::png::write_grey(path, &Image::filled(width, height, value)).unwrap();
+    roadloop::frame::png::write_grey(path, &Image::filled(width, height, value)).unwrap();
 }
 
 pub fn colour(path: &Path, value: [u8; 3]) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    sink::png::write_rgb(path, &Image::filled(10, 8, value)).unwrap();
+    roadloop::frame::png::write_rgb(path, &Image::filled(10, 8, value)).unwrap();
 }
 
 /// A 16-bit picture of 10 x 8 px.

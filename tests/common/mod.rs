@@ -12,6 +12,11 @@ pub fn data(name: &str) -> Option<PathBuf> {
     if path.exists() {
         return Some(path);
     }
+    assert!(
+        std::env::var_os("ROADLOOP_REQUIRE_DATA").is_none(),
+        "no {name} in {}, and ROADLOOP_REQUIRE_DATA is set",
+        root.display()
+    );
     eprintln!("SKIPPED: no {name} in {}", root.display());
     None
 }

@@ -17,6 +17,7 @@ use crate::{
         stixel_table::{FrameStixels, StixelTable},
     },
     frame::Class,
+    source::number_of,
 };
 
 /// Rows within which points are counted in every report.
@@ -40,7 +41,7 @@ pub(super) fn parse(line: &str) -> Result<(u64, Point), String> {
     // The list may have been written on another system.
     let name = file.rsplit(['/', '\\']).next().unwrap_or(file);
     let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
-    let number = files::number_of(stem)
+    let number = number_of(stem)
         .ok_or_else(|| format!("image file is `{file}`, expected a name with a number"))?;
     let coordinate = |name: &str, text: &str| match text.parse::<f64>() {
         Ok(v) if v.is_finite() && v.abs() <= 1e6 => Ok(v),

@@ -38,8 +38,9 @@ pub(super) struct Listed {
 
 const EXTENSIONS: [&str; 6] = ["png", "pgm", "ppm", "pnm", "jpg", "jpeg"];
 
-/// The number in a name: the digits at its beginning, else those at its end.
-pub(super) fn number_of(stem: &str) -> Option<u64> {
+/// The number in a file's name without its ending: the digits at its beginning, else those at
+/// its end. Results are matched with truth by it.
+pub fn number_of(stem: &str) -> Option<u64> {
     let is_digit = |c: char| c.is_ascii_digit();
     let head = &stem[..stem.find(|c| !is_digit(c)).unwrap_or(stem.len())];
     let tail = stem.rfind(|c| !is_digit(c)).map_or(stem, |at| {

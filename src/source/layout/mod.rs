@@ -12,6 +12,7 @@ use std::{
 
 use super::{CameraPair, DriveOptions, SourceError};
 use crate::{calib::Pair, frame::FrameId};
+pub use listing::number_of;
 use listing::{Listed, Numbering};
 
 /// How a drive is laid out.

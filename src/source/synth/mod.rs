@@ -28,6 +28,7 @@ pub mod write;
 
 use std::path::PathBuf;
 
+pub use labels::classes_csv;
 pub use truth::{Logo, LogoState, stixels};
 
 use crate::frame::{Camera, Disparity, Image, Rgb, Road, RoadOrigin, Size, Timestamp};

@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 
 use super::{MONO_LEFT_M, Options, Rendered, STIXEL_WIDTH, Street, SynthError, labels, stixels};
+use crate::frame::png;
 use crate::frame::{Camera, Class, INVALID, Image, Stixels};
-use crate::sink::png;
 
 /// Folders that a drive consists of.
 const FOLDERS: [&str; 7] = [

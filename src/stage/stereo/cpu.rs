@@ -214,6 +214,7 @@ impl Plan {
             mask: &self.mask,
             p1: self.params.p1 as u8,
             p2: &self.p2,
+            outside: self.params.outside_cost as u8,
         };
         let winner = Winner {
             bounds: &self.bounds,

@@ -43,6 +43,8 @@ pub struct Frame<'a> {
     pub mask: &'a [u8],
     pub p1: u8,
     pub p2: &'a [u8; 256],
+    /// Cost of the disparities whose match lies outside the right image.
+    pub outside: u8,
 }
 
 /// The table of [`Winner`] for `percent`: with s and the winner's v, s (100 - percent) >= 100 v.
@@ -113,6 +115,7 @@ struct CostRow<'a> {
     left: &'a [[u8; 4]],
     right: [&'a [u8]; 4],
     mask: &'a [u8],
+    outside: u8,
 }
 
 impl<'a> CostRow<'a> {
@@ -129,6 +132,7 @@ impl<'a> CostRow<'a> {
             left: &frame.left_census[y * w..][..w],
             right: [plane(0), plane(1), plane(2), plane(3)],
             mask,
+            outside: frame.outside,
         }
     }
 
@@ -154,7 +158,7 @@ impl<'a> CostRow<'a> {
         if x + 1 < D {
             for d in 0..D {
                 cost[d] = if d as u8 > x as u8 {
-                    MAX_COST as u8
+                    self.outside
                 } else {
                     cost[d]
                 };

@@ -11,8 +11,9 @@
 //!    `I(x - 4 + m, y - 3 + k) >= I(x + 4 - m, y + 3 - k)`. Pixels outside the image repeat the
 //!    nearest pixel of the border.
 //! 2. **Cost.** `C(x, y, d)` = number of differing bits of the left word at `(x, y)` and the
-//!    right word at `(x - d, y)`, 0..=31. It is 31 for every `d > x` (the match lies outside the
-//!    right image), and for every `d` at a masked pixel (which then says nothing about `d`).
+//!    right word at `(x - d, y)`, 0..=31. It is `outside_cost` for every `d > x` (the match lies
+//!    outside the right image), and 31 for every `d` at a masked pixel (which then says nothing
+//!    about `d`).
 //! 3. **Paths.** For each direction `r` (the predecessor of `p` is `p - r`), with `L` of the
 //!    predecessor brought to a minimum of 0 (`L'(d) = L(d) - min L`):
 //!    `M_r(p, d) = min(L'(d), L'(d - 1) + P1, L'(d + 1) + P1, P2)`, `L_r(p, d) = C(p, d) + M_r(p, d)`;
@@ -68,6 +69,10 @@ pub struct Params {
     pub disparities: u16,
     /// Directions of aggregation: 4 or 8.
     pub paths: u16,
+    /// Cost of a disparity whose match lies outside the right image, 0 to 31: below what a bad
+    /// match costs, so that a pixel whose match is cut off by the frame ends up there, and thus
+    /// invalid, and not at whatever is least bad inside.
+    pub outside_cost: u16,
     /// Penalty for a change of disparity by 1 px.
     pub p1: u16,
     /// Penalty for a larger change, where the image is flat.
@@ -103,10 +108,11 @@ impl Default for Params {
         Self {
             disparities: 128,
             paths: 4,
+            outside_cost: 12,
             p1: 15,
-            p2: 120,
-            p2_min: 40,
-            p2_half_step: 30,
+            p2: 100,
+            p2_min: 18,
+            p2_half_step: 12,
             uniqueness_percent: 4,
             left_right: true,
             left_right_max_px: 1,
@@ -124,7 +130,7 @@ impl Default for Params {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParamsError {
     /// A value outside what the stage can do.
-    #[error("stereo.{key} = {found}, expected {expected}")]
+    #[error("stereo.{key} is {found}, expected {expected}")]
     Value {
         /// The key.
         key: &'static str,
@@ -178,6 +184,7 @@ impl Params {
         check(good, "disparities", d.into(), "64, 128 or 256".into())?;
         let good = matches!(paths, 4 | 8);
         check(good, "paths", paths.into(), "4 or 8".into())?;
+        within("outside_cost", self.outside_cost.into(), 0, MAX_COST.into())?;
         let room = 255 - u32::from(MAX_COST);
         let (p1, p2) = (u32::from(self.p1), u32::from(self.p2));
         within("p1", p1, 0, room / 2)?;
@@ -288,27 +295,27 @@ mod tests {
     fn refusals_name_key_found_and_expected() {
         assert_eq!(
             refusal(|p| p.disparities = 100),
-            "stereo.disparities = 100, expected 64, 128 or 256"
+            "stereo.disparities is 100, expected 64, 128 or 256"
         );
         assert_eq!(
             refusal(|p| p.paths = 2),
-            "stereo.paths = 2, expected 4 or 8"
+            "stereo.paths is 2, expected 4 or 8"
         );
         assert_eq!(
             refusal(|p| p.p2 = 10),
-            "stereo.p2 = 10, expected 15 to 209 (p1 <= p2, and p1 + p2 + 31 <= 255)"
+            "stereo.p2 is 10, expected 15 to 209 (p1 <= p2, and p1 + p2 + 31 <= 255)"
         );
         assert_eq!(
             refusal(|p| p.p2 = 210),
-            "stereo.p2 = 210, expected 15 to 209 (p1 <= p2, and p1 + p2 + 31 <= 255)"
+            "stereo.p2 is 210, expected 15 to 209 (p1 <= p2, and p1 + p2 + 31 <= 255)"
         );
         assert_eq!(
             refusal(|p| p.p2_min = 121),
-            "stereo.p2_min = 121, expected 15 to 120 (p1 <= p2_min <= p2)"
+            "stereo.p2_min is 121, expected 15 to 100 (p1 <= p2_min <= p2)"
         );
         assert_eq!(
             refusal(|p| p.uniqueness_percent = 100),
-            "stereo.uniqueness_percent = 100, expected 0 to 99"
+            "stereo.uniqueness_percent is 100, expected 0 to 99"
         );
         let unknown = toml::from_str::<Params>("disparity = 64").unwrap_err();
         assert!(unknown.to_string().contains("disparity"));

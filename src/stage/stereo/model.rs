@@ -87,8 +87,10 @@ fn costs(params: &Params, input: Input<'_>, mask: Option<&Mask>) -> Volume {
     let mut costs = Volume::new(w, h, params.disparities.into());
     for (x, y) in places(&left) {
         for (d, cost) in costs.at_mut(x, y).iter_mut().enumerate() {
-            *cost = if d > x || masked(mask, x, y) {
+            *cost = if masked(mask, x, y) {
                 MAX_COST
+            } else if d > x {
+                params.outside_cost
             } else {
                 (left.get(x, y) ^ right.get(x - d, y)).count_ones() as u16
             };

@@ -148,7 +148,7 @@ impl Default for Params {
             reduction: Reduction::Mean,
             invalid_pixels: InvalidPixels::Honoured,
             left_border_px: 16,
-            unseen_border_px: 64,
+            unseen_border_px: 128,
             rounding: Rounding::Nearest,
             object_steps_per_px: 8,
             object_sigma_of: SigmaOf::Model,
@@ -161,12 +161,12 @@ impl Default for Params {
             object_depth_m: 1.0,
             separation_m: 1.0,
             separation_px: 1.0,
-            sigma_height_m: 0.12,
+            sigma_height_m: 0.04,
             sigma_tilt_deg: 0.1,
             ground_tolerance_px: 3.0,
             sky_tolerance_px: 1.0,
-            p_outlier_object: 0.15,
-            p_outlier_ground: 0.05,
+            p_outlier_object: 0.25,
+            p_outlier_ground: 0.02,
             p_outlier_sky: 0.4,
             p_order: 0.2,
             p_same_depth: 0.05,
@@ -176,7 +176,7 @@ impl Default for Params {
             p_missing: 0.2,
             p_ground_if_missing: 0.33,
             p_object_if_missing: 0.36,
-            p_sky_if_missing: 0.36,
+            p_sky_if_missing: 0.38,
             p_sky_if_missing_at_top: 0.6,
         }
     }
@@ -315,7 +315,7 @@ impl Params {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ParamsError {
     /// A whole number is out of its range.
-    #[error("stixel: `{key}` is {found}, expected {low} to {high}")]
+    #[error("stixel.{key} is {found}, expected {low} to {high}")]
     Whole {
         /// The key.
         key: &'static str,
@@ -327,7 +327,7 @@ pub enum ParamsError {
         high: usize,
     },
     /// A number is out of its range, or not a number.
-    #[error("stixel: `{key}` is {found}, expected {low} to {high}")]
+    #[error("stixel.{key} is {found}, expected {low} to {high}")]
     Real {
         /// The key.
         key: &'static str,

@@ -1,7 +1,7 @@
 //! PNG files from images.
 use std::{fs::File, io::BufWriter, path::Path};
 
-use crate::frame::{Disparity, INVALID, Image, Rgb, Size};
+use super::{Disparity, INVALID, Image, Rgb, Size};
 
 fn write(
     path: &Path,
