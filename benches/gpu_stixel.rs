@@ -155,7 +155,7 @@ fn main() {
             let mut layout = ArenaLayout::new();
             let pixels = layout.reserve::<u16>("disparity", size.area());
             let line = layout.reserve::<f32>("road", 3);
-            let words = layout.reserve::<u64>("stixels", plan.output_words());
+            let words = layout.reserve::<u64>("stixels", plan.output_words() + 64);
             let arena = Arena::new(&context, "bench", layout).expect("memory");
             let (pixels, line, words) = (
                 arena.buffer(pixels).expect("ours"),
@@ -183,9 +183,21 @@ fn main() {
                     times.push(end.microseconds_since(&start).expect("recorded"));
                 }
             }
+            if std::env::var_os("STIXEL_PROFILE").is_some() {
+                let tail = words.slice(plan.output_words()..plan.output_words() + 64).expect("ours");
+                stream.fill(&tail, 0u64).expect("a fill");
+                graph.launch(&stream).expect("a launch");
+                let mut cycles = vec![0u64; 64];
+                stream.download(&tail, &mut cycles).expect("a download");
+                for warp in [0, 16] {
+                    let per: Vec<u64> = cycles[warp..warp + 16].iter().map(|c| c / plan.columns() as u64).collect();
+                    println!("cycles a column {per:?}");
+                }
+            }
             times.sort_by(f32::total_cmp);
             let at = |p: f64| times[((times.len() - 1) as f64 * p) as usize];
             let mut found = vec![0u64; plan.output_words()];
+            let words = words.slice(0..plan.output_words()).expect("ours");
             stream.download(&words, &mut found).expect("a download");
             let (mut ours, mut expected) = (plan.output(), plan.output());
             plan.decode(&found, &mut ours);

@@ -1,9 +1,11 @@
 // Stixels: the ground of a frame, then one block a column: reduction, prefix sums, the dynamic
 // programme in tiles of 32 rows, backtrack and confidences (src/stage/stixel has the model).
 //
-// A tile: the prefix sums of object costs of its rows (P1), all that its rows need to know of
-// each other (P2), the cuts below that may still win (P3), these cuts (P4), then the serial part
-// (P5): row by row, one warp, a lane for each row T of the tile.
+// A tile of 32 rows is prepared by all warps but the first, while the first works on the tile
+// below: the prefix sums of object costs of its rows (P1), all that its rows need to know of each
+// other (P2), the cuts far below that may still win (P3), these cuts (P4). Then all warps look at
+// the cuts of the tile below (P5), and the first does the serial part (P6): row by row, a lane
+// for each row T of the tile.
 //
 // What is impossible has a cost of INF, far above every other; sums of three of them fit.
 #include <climits>
@@ -151,13 +153,19 @@ __device__ int reduce_row(const Tables &k, const std::uint16_t *pixels, int blin
     const bool as_zero = k.invalid_as_zero != 0;
     int count = 0;
     unsigned sum = 0;
-    for (int i = blind; i < width; ++i) {
-        const int d = __ldg(pixels + i);
-        if (d == INVALID) {
-            count += as_zero;
-        } else {
-            sum += min(d, limit);
-            ++count;
+    for (int first = blind; first < width; first += 8) {
+        int d[8];
+#pragma unroll
+        for (int i = 0; i < 8; ++i) d[i] = first + i < width ? __ldg(pixels + first + i) : -1;
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            if (d[i] < 0) continue;
+            if (d[i] == INVALID) {
+                count += as_zero;
+            } else {
+                sum += min(d[i], limit);
+                ++count;
+            }
         }
     }
     int out;
@@ -199,6 +207,9 @@ __device__ long long warp_max(long long value) {
     for (int offset = WARP / 2; offset > 0; offset /= 2) value = max(value, __shfl_xor_sync(ALL_LANES, value, offset));
     return value;
 }
+
+// Cuts whose loads are under way together in a warp.
+constexpr int AT_ONCE = 3;
 
 template <bool TALL>
 struct Types {
@@ -251,22 +262,50 @@ __device__ T load_whole(const T *from) {
     return out;
 }
 
+// Pairs of rows B <= T of a tile lie in a triangle, at pair_row(B) + T.
+constexpr int PAIRS = TILE * (TILE + 1) / 2;
+__device__ constexpr int pair_row(int b) { return TILE * b - b * (b - 1) / 2 - b; }
+
+// What the serial part needs of a tile.
+template <bool TALL>
+struct Prepared {
+    using T = Types<TALL>;
+    Step<typename T::Cost> steps[TILE];
+    typename T::Cost object[PAIRS];  // cost of the rows B..=T as an object
+    int mean[PAIRS];
+    int logs[PAIRS];  // what an object after this one costs: farther << 16 | nearer
+};
+
 template <bool TALL>
 struct Shared {
     using T = Types<TALL>;
-    typename T::Cost object[TILE][TILE];  // cost of the rows B..=T as an object
-    int mean[TILE][TILE];
-    int logs[TILE][TILE];  // what an object after this one costs: farther << 16 | nearer
-    Step<typename T::Cost> steps[TILE];
+    Prepared<TALL> prepared[2];
+    // Best objects of each warp, but in [0] those that all warps start from; sums of warps first.
     typename T::Cost found[MAX_WARPS][TILE];
-    int from[MAX_WARPS][TILE];
-    typename T::Cost start[TILE];
+    int from[MAX_WARPS - 1][TILE];
     typename T::Cost bound[TILE];
-    typename T::Sum total_sum[MAX_WARPS];
-    int totals[4][MAX_WARPS];
     int top, largest, column, listed;
+    int guess[2];  // winner of the last row of the tiles below, by parity
     int path_length;
 };
+
+// Waits for the warps that prepare tiles.
+__device__ void helpers_meet(int threads) {
+    __syncwarp();
+    asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
+}
+
+#ifdef STIXEL_PROFILE
+#define STAMP(n)                                                                                         \
+    {                                                                                                    \
+        const long long now = clock64();                                                                 \
+        if (lane == 0 && warp < 2)                                                                       \
+            atomicAdd(reinterpret_cast<unsigned long long *>(profile) + 16 * warp + (n), now - last);    \
+        last = clock64();                                                                                \
+    }
+#else
+#define STAMP(n)
+#endif
 
 template <bool TALL>
 struct Column {
@@ -323,8 +362,7 @@ struct Column {
     __device__ int logs(int mean) const {
         const int separation = same[whole(mean)].x;
         const int high = k.disparities * k.unit - mean - separation, low = mean - separation;
-        const int nearer = high > 0 ? k.nearer_prior + whole_ln(k, high) : 32767;
-        const int farther = low > 0 ? k.farther_prior + whole_ln(k, low) : 32767;
+        const int nearer = k.nearer_prior + whole_ln(k, max(high, 1)), farther = k.farther_prior + whole_ln(k, max(low, 1));
         return (farther << 16) | (nearer & 0xffff);
     }
 
@@ -348,9 +386,12 @@ struct Column {
 
     __device__ void measure(const std::uint16_t *disparity, std::size_t stride, int u);
     __device__ void build_tile(int t0);
-    __device__ void pair_rows(int t0, Sum sum, unsigned count);
-    __device__ void step_row(int t);
-    __device__ void list_cuts(int t0, Cost limit);
+    __device__ void pair_rows(Prepared<TALL> &to, int t0);
+    __device__ void step_row(Prepared<TALL> &to, int t);
+    __device__ void list_cuts(int t0, int tiles, Cost limit);
+    template <int N>
+    __device__ void try_cuts(const int (&cuts_from)[N], Sum sum, unsigned count, Cost best_row, bool inside, Cost &cost, int &from,
+                             Cost &limit);
     __device__ void backtrack(std::uint64_t *out, int u);
 };
 
@@ -395,6 +436,8 @@ __device__ void Column<TALL>::measure(const std::uint16_t *disparity, std::size_
         ground[0] = sky[0] = least[0] = 0;
     }
     const float unit = static_cast<float>(k.unit);
+    Sum *total_sum = reinterpret_cast<Sum *>(&s.found[0][0]);
+    int *totals = &s.from[0][0];
     Sum sum_before = 0;
     int before[4] = {0, 0, 0, 0};
     for (int first = 0; first < h; first += threads) {
@@ -425,21 +468,21 @@ __device__ void Column<TALL>::measure(const std::uint16_t *disparity, std::size_
 #pragma unroll
         for (int i = 0; i < 4; ++i) part[i] = warp_prefix_sum(part[i]);
         if (lane == WARP - 1) {
-            s.total_sum[warp] = sum;
+            total_sum[warp] = sum;
 #pragma unroll
-            for (int i = 0; i < 4; ++i) s.totals[i][warp] = part[i];
+            for (int i = 0; i < 4; ++i) totals[i * MAX_WARPS + warp] = part[i];
         }
         __syncthreads();
         sum += sum_before;
 #pragma unroll
         for (int i = 0; i < 4; ++i) part[i] += before[i];
         for (int w = 0; w < threads / WARP; ++w) {
-            sum_before += s.total_sum[w];
-            if (w < warp) sum += s.total_sum[w];
+            sum_before += total_sum[w];
+            if (w < warp) sum += total_sum[w];
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                before[i] += s.totals[i][w];
-                if (w < warp) part[i] += s.totals[i][w];
+                before[i] += totals[i * MAX_WARPS + w];
+                if (w < warp) part[i] += totals[i * MAX_WARPS + w];
             }
         }
         if (v < h) {
@@ -454,13 +497,12 @@ __device__ void Column<TALL>::measure(const std::uint16_t *disparity, std::size_
     if (tid == 0) keys[0] = T::INF;
 }
 
-// P1. The prefix sums before the rows t0..=t0 + 32, two models a thread, 8 rows each.
+// P1. The prefix sums before the rows t0..=t0 + 32, two models a thread, 16 rows each.
 template <bool TALL>
 __device__ void Column<TALL>::build_tile(int t0) {
-    constexpr int GROUPS = 4, ROWS = TILE / GROUPS;
-    const int h = k.height, tid = threadIdx.x, group_threads = blockDim.x / GROUPS;
+    constexpr int GROUPS = 2, ROWS = TILE / GROUPS;
+    const int h = k.height, tid = threadIdx.x - WARP, helpers = blockDim.x - WARP, group_threads = helpers / GROUPS;
     const int group = tid / group_threads, pairs = models / 2;
-    int2 *part = reinterpret_cast<int2 *>(&s.mean[0][0]);  // [group][pair], 4 KB
     const bool last = t0 + TILE >= h;
     for (int first = 0; first < pairs; first += group_threads) {
         const int p = first + tid % group_threads;
@@ -484,20 +526,23 @@ __device__ void Column<TALL>::build_tile(int t0) {
                 sum.x += static_cast<std::int16_t>(costs[r] & 0xffff);
                 sum.y += static_cast<std::int32_t>(costs[r]) >> 16;
             }
-            part[group * (MAX_MODELS / 2) + p] = sum;
         }
-        __syncthreads();
+        // The lower rows' sum goes to the upper rows' thread where these write next.
+        helpers_meet(helpers);
+        if (on && group == 0) {
+            left[ROWS] = base.x + sum.x;
+            right[ROWS] = base.y + sum.y;
+        }
+        helpers_meet(helpers);
         if (!on) continue;
-        for (int g = 0; g < group; ++g) {
-            const int2 below = part[g * (MAX_MODELS / 2) + p];
-            base.x += below.x;
-            base.y += below.y;
-        }
+        if (group == 1) base = {left[ROWS], right[ROWS]};
         int2 *row = reinterpret_cast<int2 *>(lut + static_cast<std::size_t>(t0 + group * ROWS) * models) + p;
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) {
-            left[group * ROWS + r] = base.x;
-            right[group * ROWS + r] = base.y;
+            if (group == 0 || r > 0) {
+                left[group * ROWS + r] = base.x;
+                right[group * ROWS + r] = base.y;
+            }
             *row = base;
             row += pairs;
             base.x += static_cast<std::int16_t>(costs[r] & 0xffff);
@@ -511,28 +556,46 @@ __device__ void Column<TALL>::build_tile(int t0) {
     }
 }
 
-// P2. Means, object costs and logarithms of the rows B..=T of the tile; lane: T.
+// P2. Means, object costs and logarithms of the rows B..=T of the tile. A pass does the rows x and
+// 32 - x: together they have 32 pairs.
 template <bool TALL>
-__device__ void Column<TALL>::pair_rows(int t0, Sum sum, unsigned count) {
-    const int lane = lane_id(), warps = blockDim.x / WARP;
-    for (int b = warp_id(); b < TILE; b += warps) {
-        int m = 0, both = 0;
-        Cost cost = T::INF;
-        if (lane >= b && t0 + lane < k.height) {
-            m = mean(sum - sums[t0 + b], count - counts[t0 + b]);
-            const int n = model(m);
-            cost = tile[n * PITCH + lane + 1] - tile[n * PITCH + b];
-            both = logs(m);
-        }
-        s.mean[b][lane] = m;
-        s.object[b][lane] = cost;
-        s.logs[b][lane] = both;
+__device__ void Column<TALL>::pair_rows(Prepared<TALL> &to, int t0) {
+    constexpr int PASSES = TILE / 2 + 1;
+    const int lane = lane_id(), helpers = blockDim.x / WARP - 1, h = k.height;
+    struct Pair {
+        int at, mean, logs;
+        Cost cost;
+    };
+    const auto pair = [&](int x) {
+        const bool upper = lane >= x;
+        const int b = upper ? x : TILE - x, t = upper ? lane : TILE - x + lane;
+        const int first = min(t0 + b, h), last = min(t0 + t + 1, h);
+        Pair out;
+        out.at = pair_row(b) + t;
+        out.mean = mean(sums[last] - sums[first], static_cast<unsigned>(counts[last]) - counts[first]);
+        const int *row = tile + model(out.mean) * PITCH;
+        out.cost = t0 + t < h ? row[t + 1] - row[b] : T::INF;
+        out.logs = logs(out.mean);
+        return out;
+    };
+    const auto keep = [&](const Pair &p) {
+        to.mean[p.at] = p.mean;
+        to.object[p.at] = p.cost;
+        to.logs[p.at] = p.logs;
+    };
+    // The first warp has more to do besides.
+    for (int x = helpers - warp_id(); x < PASSES; x += 2 * helpers) {
+        const bool two = x + helpers < PASSES;
+        const Pair first = pair(x), second = pair(two ? x + helpers : x);
+        // The last pass has its rows twice.
+        if (x < PASSES - 1 || lane >= x) keep(first);
+        if (two && (x + helpers < PASSES - 1 || lane >= x + helpers)) keep(second);
     }
 }
 
 // P2. What the row of this lane brings to the serial part.
 template <bool TALL>
-__device__ void Column<TALL>::step_row(int t) {
+__device__ void Column<TALL>::step_row(Prepared<TALL> &to, int t) {
     const int lane = lane_id(), h = k.height;
     Step<Cost> step;
     step.ground_begin = step.ground_end = step.sky_from_object = step.sky_from_ground = step.sky_end = T::INF;
@@ -561,15 +624,15 @@ __device__ void Column<TALL>::step_row(int t) {
             step.standing = g.standing;
         }
     }
-    s.steps[lane] = step;
+    to.steps[lane] = step;
 }
 
 // P3. The cuts below the tile that may win one of its rows, nearest tiles first.
 template <bool TALL>
-__device__ void Column<TALL>::list_cuts(int t0, Cost limit) {
-    const int lane = lane_id(), warps = blockDim.x / WARP;
+__device__ void Column<TALL>::list_cuts(int t0, int tiles, Cost limit) {
+    const int lane = lane_id(), helpers = blockDim.x / WARP - 1;
     const int here = least[t0];
-    for (int j = t0 / TILE - 1 - warp_id(); j >= 0; j -= warps) {
+    for (int j = tiles - warp_id(); j >= 0; j -= helpers) {
         // The least that one model costs on all rows between the two tiles.
         const int *row = lut + static_cast<std::size_t>(j + 1) * TILE * models;
         int span = INT_MAX;
@@ -585,6 +648,30 @@ __device__ void Column<TALL>::list_cuts(int t0, Cost limit) {
         }
         at = __shfl_sync(ALL_LANES, at, 0);
         if (live) list[at + __popc(mask & ((1u << lane) - 1))] = static_cast<std::uint16_t>(j * TILE + lane);
+    }
+}
+
+// Some cuts for the rows T of the lanes; equal cost: the lowest cut wins.
+template <bool TALL>
+template <int N>
+__device__ void Column<TALL>::try_cuts(const int (&cuts_from)[N], Sum sum, unsigned count, Cost best_row, bool inside, Cost &cost,
+                                       int &from, Cost &limit) {
+    const int lane = lane_id();
+    Cost found[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) found[i] = candidate(cuts_from[i], sum, count, lane);
+    bool better = false;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        if (found[i] < cost || (found[i] == cost && cuts_from[i] < from)) {
+            cost = found[i];
+            from = cuts_from[i];
+            better = true;
+        }
+    }
+    if (__any_sync(ALL_LANES, better)) {
+        const Cost others = atomicMin(&s.bound[lane], cost);
+        limit = warp_max(inside ? min(others, cost) - best_row : -T::INF);
     }
 }
 
@@ -670,10 +757,15 @@ __device__ void solve_columns(const Tables &k, const std::uint16_t *disparity, s
                    0,
                    0,
                    0};
+#ifdef STIXEL_PROFILE
+    std::uint64_t *profile = out + 1 + (k.columns + 3) / 4 + static_cast<std::size_t>(k.columns) * k.capacity;
+    long long last = clock64();
+#endif
     for (int i = tid; i < k.disparities; i += blockDim.x) same[i] = make_int2(k.same[2 * i], k.same[2 * i + 1]);
 
     for (int u = blockIdx.x; u < k.columns;) {
         c.measure(disparity, stride, u);
+        STAMP(0)
         const int horizon = k.frame[FRAME_HORIZON];
         // The serial part's state, in the first warp: the best of the row below by class, what
         // objects after its best object cost, and the best beginnings of ground and sky.
@@ -682,82 +774,89 @@ __device__ void solve_columns(const Tables &k, const std::uint16_t *disparity, s
         Cost alike = INF;
         Cost ground_run = INF, sky_run = INF;
         unsigned ground_link = 0, sky_link = 0;
-        int guess = 0;
         if (k.frame[FRAME_END] > 0) ground_run = k.ln_2 + k.cut[0];
         if (k.frame[FRAME_SKY] == 0 && !k.reference_road) sky_run = k.cut[0];
-        Cost row_ground = INF, row_sky = INF, cost = INF;
+        const int tiles = div_up(h, TILE);
+        // Best objects so far of the tile in preparation, T by the lane.
+        Cost cost = INF;
+        int from = INT_MAX;
 
-        for (int t0 = 0; t0 < h; t0 += TILE) {
-            const int t = t0 + lane, to = min(t + 1, h);
-            c.build_tile(t0);
-            __syncthreads();
+        for (int done = -1; done < tiles; ++done) {
+            const int next = done + 1;
+            if (warp > 0 && next < tiles) {
+                const int t0 = next * TILE, t = t0 + lane, to = min(t + 1, h);
+                Prepared<TALL> &prepared = s.prepared[next & 1];
+                c.build_tile(t0);
+                const int guess = next >= 2 ? s.guess[next & 1] : 0;
+                const Sum sum = c.sums[to];
+                const unsigned count = c.counts[to];
+                const Cost best_row = c.least[to];
+                helpers_meet(blockDim.x - WARP);
+                STAMP(1)
 
-            const Sum sum = c.sums[to];
-            const unsigned count = c.counts[to];
-            const Cost best_row = c.least[to];
-            int from = INT_MAX;
-            c.pair_rows(t0, sum, count);
-            if (warp == warps - 1) c.step_row(t);
-            if (warp == 0) {
-                // An object on all rows, and the winner of the row below.
-                cost = k.cut[0] + (t <= horizon ? k.ln_2 : 0) + k.ln_range + c.tile[c.model(c.mean(sum, count)) * PITCH + lane + 1];
-                from = 0;
-                if (guess > 0) {
-                    const Cost there = c.candidate(guess, sum, count, lane);
-                    if (there < cost) {
-                        cost = there;
-                        from = guess;
+                from = INT_MAX;
+                if (warp == 1) {
+                    // An object on all rows, and the winner of a row below.
+                    cost = k.cut[0] + (t <= horizon ? k.ln_2 : 0) + k.ln_range + c.tile[c.model(c.mean(sum, count)) * PITCH + lane + 1];
+                    from = 0;
+                    if (guess > 0) {
+                        const Cost there = c.candidate(guess, sum, count, lane);
+                        if (there < cost) {
+                            cost = there;
+                            from = guess;
+                        }
                     }
+                    s.found[0][lane] = cost;
+                    s.bound[lane] = cost;
+                    if (lane == 0) s.listed = 0;
                 }
-                s.start[lane] = cost;
-                s.bound[lane] = cost;
-                if (lane == 0) s.listed = 0;
+                if (warp == 2) c.step_row(prepared, t);
+                c.pair_rows(prepared, t0);
+                STAMP(2)
+                helpers_meet(blockDim.x - WARP);
+                STAMP(3)
+
+                // The tile below is not solved yet.
+                cost = s.found[0][lane];
+                Cost limit = warp_max(t < h ? cost - best_row : -INF);
+                c.list_cuts(t0, done, limit);
+                helpers_meet(blockDim.x - WARP);
+                STAMP(4)
+#ifdef STIXEL_PROFILE
+                if (warp == 1 && lane == 0) atomicAdd(reinterpret_cast<unsigned long long *>(profile) + 31, s.listed);
+#endif
+
+                const int listed = s.listed, helpers = warps - 1;
+                for (int i = warp - 1; i < listed; i += AT_ONCE * helpers) {
+                    int some[AT_ONCE];
+                    bool live = false;
+#pragma unroll
+                    for (int n = 0; n < AT_ONCE; ++n) {
+                        some[n] = c.list[i + n * helpers < listed ? i + n * helpers : i];
+                        live |= c.keys[some[n]] <= limit + c.slack[some[n] / TILE];
+                    }
+                    if (live) c.try_cuts(some, sum, count, best_row, t < h, cost, from, limit);
+#ifdef STIXEL_PROFILE
+                    if (live && lane == 0) atomicAdd(reinterpret_cast<unsigned long long *>(profile) + 30, AT_ONCE);
+#endif
+                }
+                STAMP(5)
             }
-            __syncthreads();
 
-            cost = s.start[lane];
-            Cost limit = warp_max(t < h ? cost - best_row : -INF);
-            c.list_cuts(t0, limit);
-            __syncthreads();
-
-            // P4. Each warp takes some of them. Equal cost: the lowest cut wins.
-            const int listed = s.listed;
-            for (int i = warp; i < listed; i += 2 * warps) {
-                const int first = c.list[i], second = c.list[i + warps < listed ? i + warps : i];
-                const bool on_first = c.keys[first] <= limit + c.slack[first / TILE];
-                const bool on_second = c.keys[second] <= limit + c.slack[second / TILE];
-                if (!on_first && !on_second) continue;
-                const Cost there = c.candidate(first, sum, count, lane);
-                const Cost here = c.candidate(second, sum, count, lane);
-                bool better = there < cost || (there == cost && first < from);
-                if (better) {
-                    cost = there;
-                    from = first;
-                }
-                if (here < cost || (here == cost && second < from)) {
-                    cost = here;
-                    from = second;
-                    better = true;
-                }
-                if (__any_sync(ALL_LANES, better)) {
-                    const Cost others = atomicMin(&s.bound[lane], cost);
-                    limit = warp_max(t < h ? min(others, cost) - best_row : -INF);
-                }
-            }
-            s.found[warp][lane] = cost;
-            s.from[warp][lane] = from;
-            __syncthreads();
-
-            // P5. The serial part.
-            if (warp == 0) {
+            if (warp == 0 && done >= 0) {
+                const int t0 = done * TILE, t = t0 + lane, to = min(t + 1, h);
+                const Prepared<TALL> &prepared = s.prepared[done & 1];
+                const Sum sum = c.sums[to];
+                const unsigned count = c.counts[to];
                 for (int w = 1; w < warps; ++w) {
                     const Cost there = s.found[w][lane];
-                    const int b = s.from[w][lane];
+                    const int b = s.from[w - 1][lane];
                     if (there < cost || (there == cost && b < from)) {
                         cost = there;
                         from = b;
                     }
                 }
+                Cost row_ground = INF, row_sky = INF;
                 int own_high, own_low, own_logs;
                 Cost own_alike;
                 {
@@ -769,11 +868,19 @@ __device__ void solve_columns(const Tables &k, const std::uint16_t *disparity, s
                     own_logs = c.logs(m);
                 }
                 unsigned own_ground_link = 0, own_sky_link = 0;
+                STAMP(6)
+                Step<Cost> step = load_whole(&prepared.steps[0]);
+                int m = prepared.mean[lane], both = prepared.logs[lane];
+                Cost object = prepared.object[lane];
+                int2 near = same[c.whole(m)];
 #pragma unroll 4
                 for (int i = 0; i < TILE; ++i) {
-                    const Step<Cost> step = load_whole(&s.steps[i]);
-                    const int m = s.mean[i][lane];
-                    const int2 near = same[c.whole(m)];
+                    // What the next row needs, while this one is computed.
+                    const int after = min(i + 1, TILE - 1), at = pair_row(after) + lane;
+                    const Step<Cost> next_step = load_whole(&prepared.steps[after]);
+                    const int next_m = prepared.mean[at], next_both = prepared.logs[at];
+                    const Cost next_object = prepared.object[at];
+                    const int2 next_near = same[c.whole(next_m)];
                     const unsigned row = t0 + i;
                     // An object on this row and up to that of the lane.
                     const int off = m - step.ground;
@@ -782,8 +889,8 @@ __device__ void solve_columns(const Tables &k, const std::uint16_t *disparity, s
                     const Cost on_sky = m > k.sky_tolerance ? step.sky_next : INF;
                     const Cost nearer = static_cast<std::int16_t>(logs & 0xffff), farther = logs >> 16;
                     const Cost on_object = m > high ? nearer : m < low ? farther : alike;
-                    const Cost there = min(min(g + on_ground, sk + on_sky), o + step.object_next + on_object) + s.object[i][lane];
-                    const bool better = there < cost;
+                    const Cost there = min(min(g + on_ground, sk + on_sky), o + step.object_next + on_object) + object;
+                    const bool better = lane >= i && there < cost;
 
                     // Ground and sky that begin on this row, and the best up to it.
                     const Cost ground_begin = min(g, o) + step.ground_begin;
@@ -807,7 +914,6 @@ __device__ void solve_columns(const Tables &k, const std::uint16_t *disparity, s
                         own_sky_link = sky_link;
                     }
 
-                    const int both = s.logs[i][lane];
                     if (better) {
                         cost = there;
                         from = row;
@@ -821,8 +927,14 @@ __device__ void solve_columns(const Tables &k, const std::uint16_t *disparity, s
                     low = __shfl_sync(ALL_LANES, own_low, i);
                     logs = __shfl_sync(ALL_LANES, own_logs, i);
                     alike = __shfl_sync(ALL_LANES, own_alike, i);
+                    step = next_step;
+                    m = next_m;
+                    both = next_both;
+                    object = next_object;
+                    near = next_near;
                 }
 
+                STAMP(7)
                 // The cut above the row of each lane.
                 const int b = t + 1;
                 if (b < h) {
@@ -860,7 +972,7 @@ __device__ void solve_columns(const Tables &k, const std::uint16_t *disparity, s
                     c.links[OBJECT * h + t] = static_cast<typename T::Link>(from | previous << T::LINK_BITS);
                     c.links[SKY * h + t] = static_cast<typename T::Link>(own_sky_link);
                 }
-                guess = __shfl_sync(ALL_LANES, from, TILE - 1);
+                if (lane == TILE - 1) s.guess[done & 1] = from;
                 if (t0 + TILE >= h) {
                     const int last = h - 1 - t0;
                     const Cost end_ground = __shfl_sync(ALL_LANES, row_ground, last);
@@ -882,9 +994,48 @@ __device__ void solve_columns(const Tables &k, const std::uint16_t *disparity, s
                     }
                 }
             }
+            STAMP(8)
             __syncthreads();
+            STAMP(9)
+
+            // P5. The cuts of the tile just solved, for the next.
+            if (next < tiles) {
+                const int t = next * TILE + lane, to = min(t + 1, h);
+                if (warp == 0) {
+                    cost = INF;
+                    from = INT_MAX;
+                }
+                if (next > 0) {
+                    const Sum sum = c.sums[to];
+                    const unsigned count = c.counts[to];
+                    const Cost best_row = c.least[to];
+                    const Cost others = atomicMin(&s.bound[lane], cost);
+                    Cost limit = warp_max(t < h ? min(others, cost) - best_row : -INF);
+                    const bool live = c.keys[done * TILE + lane] <= limit;
+                    const unsigned all = __ballot_sync(ALL_LANES, live);
+                    const int rank = __popc(all & ((1u << lane) - 1));
+                    unsigned mine = __ballot_sync(ALL_LANES, live && rank % warps == warp);
+                    while (mine) {
+                        int some[AT_ONCE];
+#pragma unroll
+                        for (int n = 0; n < AT_ONCE; ++n) {
+                            some[n] = mine ? next * TILE - 1 - __clz(mine) : some[0];
+                            if (mine) mine ^= 1u << (some[n] - done * TILE);
+                        }
+                        c.try_cuts(some, sum, count, best_row, t < h, cost, from, limit);
+                    }
+                }
+                if (warp > 0) {
+                    s.found[warp][lane] = cost;
+                    s.from[warp - 1][lane] = from;
+                }
+                STAMP(10)
+                __syncthreads();
+                STAMP(11)
+            }
         }
         c.backtrack(out, u);
+        STAMP(12)
         if (tid == 0) s.column = static_cast<int>(gridDim.x) + atomicAdd(k.frame + FRAME_NEXT, 1);
         __syncthreads();
         u = s.column;
@@ -900,7 +1051,7 @@ extern "C" __global__ void stixel_ground(Tables k, const float *road, std::uint6
     if (v < static_cast<std::size_t>(k.height)) ground_row(k, road, static_cast<int>(v));
 }
 
-extern "C" __global__ void __launch_bounds__(256, 3)
+extern "C" __global__ void __launch_bounds__(320, 2)
     stixel_columns(Tables k, const std::uint16_t *disparity, std::uint64_t stride, std::uint64_t *out) {
     solve_columns<false>(k, disparity, stride, out);
 }
