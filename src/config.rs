@@ -231,7 +231,7 @@ impl Config {
             ("pinned_memory_mib", self.cuda.pinned_memory_mib),
         ] {
             if value == 0 {
-                return Err(wrong(&format!("cuda.{key} = 0, expected 1 or more")));
+                return Err(wrong(&format!("cuda.{key} is 0, expected 1 or more")));
             }
         }
         self.frame_loop.validate().map_err(|e| wrong(&e))

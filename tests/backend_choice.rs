@@ -36,11 +36,11 @@ fn every_build_refuses_what_it_does_not_know() {
         ("[cuda]\ndevice = -1", ["device", "-1"]),
         (
             "[cuda]\ndevice_memory_mib = 0",
-            ["roadloop.toml", "cuda.device_memory_mib = 0"],
+            ["roadloop.toml", "cuda.device_memory_mib is 0"],
         ),
         (
             "[cuda]\npinned_memory_mib = 0",
-            ["roadloop.toml", "cuda.pinned_memory_mib = 0"],
+            ["roadloop.toml", "cuda.pinned_memory_mib is 0"],
         ),
     ] {
         let said = parse(text).unwrap_err();
