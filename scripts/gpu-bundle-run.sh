@@ -8,6 +8,7 @@
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 OUT=${OUT:-$here/results}
+if [ ! -d "$here/bin" ]; then tar -C "$here" -xzf "$here/bin.tar.gz" || exit 65; fi
 mkdir -p "$OUT"
 export ROADLOOP_REQUIRE_GPU=1
 ROADLOOP_COMMIT=$(cat "$here/COMMIT")

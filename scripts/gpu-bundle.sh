@@ -38,9 +38,13 @@ done
 } >"$out/COMMIT"
 cp scripts/gpu-bundle-run.sh "$out/run.sh"
 chmod +x "$out/run.sh"
+# The programs have much in common; run.sh unpacks them.
+count=$(find "$out/bin" -type f | wc -l)
+tar -C "$out" -czf "$out/bin.tar.gz" bin
+rm -r "$out/bin"
 
 kib=$(du -sk "$out" | cut -f1)
-echo "gpu-bundle: $out, $((kib / 1024)) MiB, $(find "$out/bin" -type f | wc -l) programs of commit $(cat "$out/COMMIT")"
+echo "gpu-bundle: $out, $((kib / 1024)) MiB, $count programs of commit $(cat "$out/COMMIT")"
 if [ "$kib" -gt $((limit_mib * 1024)) ]; then
   echo "gpu-bundle: over $limit_mib MiB" >&2
   exit 1
