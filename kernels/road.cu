@@ -293,6 +293,7 @@ __device__ double to_double(Wide v) {
 
 __device__ double arc_tangent(double t) {
     double u = t;
+#pragma unroll 1
     for (int i = 0; i < 4; ++i) u = u / (1.0 + sqrt(1.0 + u * u));
     const double s = u * u;
     return 16.0 * (u * (1.0 + s * (-1.0 / 3.0 + s * (1.0 / 5.0 + s * (-1.0 / 7.0 + s * (1.0 / 9.0))))));
@@ -482,12 +483,13 @@ __device__ Fit measure(FitShared &shared, const RoadParams &p, const Candidate *
         __syncthreads();
     }
     Refined refined = {};
-    if (!refine(shared, p, of, p.wide, p.inlier_ratio, refined)) return none;
-    for (int i = 0; i < 5; ++i) {
-        // Twice the full band, then the narrow one.
-        const bool full = i < 2;
-        if (!refine(shared, p, of, full ? p.inlier : p.inlier / 2, full ? p.inlier_ratio : p.inlier_ratio / 4, refined))
-            return none;
+    // One copy of the code: a block alone waits for its instructions more than for its numbers.
+#pragma unroll 1
+    for (int i = 0; i < 6; ++i) {
+        // With the grid's step, twice the full band, then the narrow one.
+        const bool narrow = i >= 3;
+        const std::int32_t reach = i == 0 ? p.wide : narrow ? p.inlier / 2 : p.inlier;
+        if (!refine(shared, p, of, reach, narrow ? p.inlier_ratio / 4 : p.inlier_ratio, refined)) return none;
     }
     // The last warp, with the fewest rows, looks at the camera while the others count.
     if (threadIdx.x == FIT_THREADS - WARP) {

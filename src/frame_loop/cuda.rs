@@ -184,6 +184,8 @@ impl CudaBackend {
             order: &order,
             size,
         };
+        // What lies behind the ends of lists is copied with them, and never looked at.
+        stream.fill(&device.results, 0u8)?;
         let graph = stream
             .capture::<GpuError>(|main| recording.record(main))?
             .instantiate()?;
