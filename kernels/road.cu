@@ -483,7 +483,7 @@ __device__ Fit measure(FitShared &shared, const RoadParams &p, const Candidate *
         __syncthreads();
     }
     Refined refined = {};
-    // One copy of the code: a block alone waits for its instructions more than for its numbers.
+    // One copy of the code; what it waits for is thread 0, one division after the other.
 #pragma unroll 1
     for (int i = 0; i < 6; ++i) {
         // With the grid's step, twice the full band, then the narrow one.
