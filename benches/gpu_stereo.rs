@@ -1,4 +1,4 @@
-//! What the stereo stage takes on a GPU: `gpu_stereo [--sms N] [--launches N] [--words 4|8] [--full]`.
+//! What the stereo stage takes on a GPU: `gpu_stereo [--sms N] [--launches N] [--shape 0|1] [--full]`.
 //! Times between events around and inside the launch of a graph, in microseconds; a line for
 //! people and one of JSON for each size, input and number of paths.
 use std::rc::Rc;
@@ -86,14 +86,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let out = layout.reserve::<u16>("disparity", size.area());
                 let bytes = layout.bytes();
                 let arena = Arena::new(&context, "stereo", layout)?;
-                let plan = match number("--words") {
-                    Some(words) => cuda::Plan::with_words(
+                let plan = match number("--shape") {
+                    Some(shape) => cuda::Plan::with_shape(
                         &context,
                         &stream,
                         &arena,
                         &reserved,
                         None,
-                        words as usize,
+                        cuda::PathShape::ALL[(shape as usize).min(1)],
                     )?,
                     None => cuda::Plan::new(&context, &stream, &arena, &reserved, None)?,
                 };
@@ -136,10 +136,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                         steps[n].push(pair[1].1.microseconds_since(&pair[0].1)?);
                     }
                     // Up to the median, which is what other implementations do.
-                    let median = marks
-                        .iter()
-                        .position(|m| m.0 == "check and median")
-                        .unwrap_or(1);
+                    let median = marks.iter().position(|m| m.0 == "median").unwrap_or(1);
                     steps[marks.len() - 1].push(marks[median].1.microseconds_since(&marks[0].1)?);
                 }
                 let (median, p99) = summary(&mut all);

@@ -22,12 +22,12 @@ __device__ inline u32 shifted(const u32 *words, int shift) {
 }  // namespace
 
 // Words of both images (blockIdx.z: 0 left, 1 right): which bit is which pair is nobody's
-// concern, so four pixels share their instructions. For the left one besides the P2 of each step
-// along a path, by the predecessor: (-1, 0), (0, -1), (-1, -1), (1, -1); `maps` of them, `map_len`
-// bytes apart. Blocks of 256 for 128 x 8 pixels.
+// concern, so four pixels share their instructions. For the left one besides P2 - P1 of each step
+// along a path, as pairs, by the predecessor: (-1, 0), (0, -1), (-1, -1), (1, -1); `maps` of them,
+// `map_len` apart. Blocks of 256 for 128 x 8 pixels.
 extern "C" __global__ void __launch_bounds__(256)
-    stereo_census(const u8 *left, const u8 *right, u32 *left_census, u32 *right_census, const u8 *p2_of_step, u8 *p2,
-                  std::uint64_t map_len, u32 width, u32 height, u32 maps) {
+    stereo_census(const u8 *left, const u8 *right, u32 *left_census, u32 *right_census, const u8 *p2_of_step, u32 *p2,
+                  std::uint64_t map_len, u32 width, u32 height, u32 maps, u32 p1) {
     __shared__ u32 tile[CENSUS_ROWS][CENSUS_WORDS];
     __shared__ u8 table[256];
     const u8 *image = blockIdx.z == 0 ? left : right;
@@ -82,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(256)
         const u32 step = __vabsdiffu4(own, from[map]);
 #pragma unroll
         for (int j = 0; j < 4; j++)
-            if (x + j < w) p2[map * map_len + at + j] = table[(step >> (8 * j)) & 0xff];
+            if (x + j < w) p2[map * map_len + at + j] = (table[(step >> (8 * j)) & 0xff] - p1) * ONE;
     }
 }
 
@@ -153,13 +153,15 @@ COSTS(256)
 
 namespace {
 
+constexpr int PATH_THREADS = 64;
+
 // Where a path goes. Chains along columns and diagonals start on one row, one a column; a
 // diagonal that leaves the image comes back at the other side as a new path.
 struct Route {
     const u8 *cost;
     u8 *out;
-    // P2 of the first pixel's step; each pixel's is as far from it as the pixel.
-    const u8 *p2;
+    // P2 - P1 of the step to pixel 0; each pixel's is as far from it as the pixel.
+    const u32 *p2;
     // First pixel and its column.
     std::ptrdiff_t start;
     int x;
@@ -171,24 +173,49 @@ struct Route {
     bool writes;
 };
 
-// One path. D / 4 / N lanes have N words each.
-template <int D, int N, bool WRAPS>
+// The least of the pairs of four words.
+__device__ inline u32 least_of(const u32 *a, const u32 *b) {
+    return path_min(path_min(a[0], b[0], a[1]), path_min(b[1], a[2], b[2]), path_min(a[3], b[3]));
+}
+
+// The least of the LANES lanes that have one path, each lane's own halves included.
+template <int LANES>
+__device__ inline u32 least_of_lanes(u32 least) {
+    least = path_min(least, bytes_of(least, least, 0x1032));
+    int offset = 1;
+    // Four at a time: the latency of one exchange.
+#pragma unroll
+    for (; offset * 4 <= LANES; offset *= 4) {
+        const u32 a = __shfl_xor_sync(ALL_LANES, least, offset, LANES);
+        const u32 b = __shfl_xor_sync(ALL_LANES, least, 2 * offset, LANES);
+        const u32 c = __shfl_xor_sync(ALL_LANES, least, 3 * offset, LANES);
+        least = path_min(path_min(least, a, b), c);
+    }
+    if (offset < LANES) least = path_min(least, __shfl_xor_sync(ALL_LANES, least, offset, LANES));
+    return least;
+}
+
+// One path. D / 4 / N lanes have N words each. BATCH pixels are read at once, one batch ahead of
+// what is worked on: batches, because a warp can't wait for many loads one by one. (Through
+// shared memory, copied ahead, it is no faster on many multiprocessors and much slower on few.)
+template <int D, int N, int BATCH, bool WRAPS>
 __device__ inline void run(const Route &route, u32 p1) {
-    constexpr int LANES = D / 4 / N, AHEAD = 32 / N;
+    constexpr int LANES = D / 4 / N;
     const int lane = lane_id() % LANES;
     const int left_lane = (lane + LANES - 1) % LANES, right_lane = (lane + 1) % LANES;
     const u32 left_bytes = lane == 0 ? LEFT_END : LEFT_INNER, right_bytes = lane == LANES - 1 ? RIGHT_END : RIGHT_INNER;
     const u32 penalty = p1 * ONE;
 
-    // Costs and P2 of the next pixels, on their way.
+    struct Batch {
+        Words<N> cost[BATCH];
+        u32 limit[BATCH];
+    };
     const u8 *cost = route.cost + route.start * D + 4 * N * lane;
-    const u8 *p2 = route.p2 + route.start;
+    const u32 *p2 = route.p2 + route.start;
     u8 *out = route.out + route.start * D + 4 * N * lane;
     const std::ptrdiff_t stride = route.step * D;
     int x_read = route.x, x = route.x;
-    Words<N> ahead[AHEAD];
-    u32 p2_ahead[AHEAD];
-    // The column after the next step, and how many pixels to go back for it.
+    // The column of the next pixel; whether the path ends at the border before it.
     auto turns = [&](int &column) {
         column += route.dx;
         const bool wrapped = static_cast<unsigned>(column) >= static_cast<unsigned>(route.width);
@@ -196,9 +223,9 @@ __device__ inline void run(const Route &route, u32 p1) {
         return wrapped;
     };
     const std::ptrdiff_t back = static_cast<std::ptrdiff_t>(route.dx) * route.width;
-    auto read = [&](int slot) {
-        ahead[slot] = load_words<N>(cost);
-        p2_ahead[slot] = *p2;
+    auto read_one = [&](Words<N> &words, u32 &limit) {
+        words = load_words<N>(cost);
+        limit = *p2;
         cost += stride;
         p2 += route.step;
         if (WRAPS && turns(x_read)) {
@@ -206,48 +233,39 @@ __device__ inline void run(const Route &route, u32 p1) {
             p2 -= back;
         }
     };
+    auto read = [&](Batch &batch) {
 #pragma unroll
-    for (int slot = 0; slot < AHEAD; slot++)
-        if (slot < route.pixels) read(slot);
+        for (int i = 0; i < BATCH; i++) read_one(batch.cost[i], batch.limit[i]);
+    };
 
     Words<N> path;
 #pragma unroll
     for (int i = 0; i < N; i++) path.word[i] = 0;
 
-    auto advance = [&](int slot) {
+    auto advance = [&](const Words<N> &costs, u32 limit) {
         u32 a[N], b[N];
 #pragma unroll
         for (int i = 0; i < N; i++) {
             a[i] = pair_a(path.word[i]);
             b[i] = pair_b(path.word[i]);
         }
-        const u32 from_left = __shfl_sync(ALL_LANES, path.word[N - 1], left_lane, LANES);
-        const u32 from_right = __shfl_sync(ALL_LANES, path.word[0], right_lane, LANES);
-        // The smaller of the two neighbours.
-        u32 beside_a[N], beside_b[N];
+        const u32 from_left = bytes_of(__shfl_sync(ALL_LANES, path.word[N - 1], left_lane, LANES), NONE, left_bytes);
+        const u32 from_right = bytes_of(__shfl_sync(ALL_LANES, path.word[0], right_lane, LANES), NONE, right_bytes);
+        u32 least = least_of(a, b);
 #pragma unroll
-        for (int i = 0; i < N; i++) {
-            if (i > 0) beside_a[i] = path_min(b[i - 1], b[i]);
-            if (i < N - 1) beside_b[i] = path_min(a[i], a[i + 1]);
-        }
-        // Every disparity is some other's neighbour: half of these have the least of all.
-        u32 least = path_min(beside_a[1], beside_b[0]);
-#pragma unroll
-        for (int i = 2; i < N; i += 2) least = path_min(least, path_min(beside_a[i + 1], beside_b[i]));
-        least = path_min(least, bytes_of(least, least, 0x1032));
-#pragma unroll
-        for (int offset = LANES / 2; offset > 0; offset /= 2)
-            least = path_min(least, __shfl_xor_sync(ALL_LANES, least, offset, LANES));
-        beside_a[0] = path_min(bytes_of(from_left, NONE, left_bytes), b[0]);
-        beside_b[N - 1] = path_min(a[N - 1], bytes_of(from_right, NONE, right_bytes));
-        const u32 limit = least + p2_ahead[slot] * ONE;
+        for (int i = 4; i < N; i += 4) least = path_min(least, least_of(a + i, b + i));
+        least = least_of_lanes<LANES>(least);
+        // min(beside + P1, least + P2) = min(beside, least + P2 - P1) + P1
+        const u32 beside_limit = least + limit;
         const u32 least_of_each = bytes_of(least, 0, SPREAD);
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            const u32 m_a = path_min(path_add_min(beside_a[i], penalty, a[i]), limit);
-            const u32 m_b = path_min(path_add_min(beside_b[i], penalty, b[i]), limit);
+            const u32 below = i > 0 ? b[i > 0 ? i - 1 : 0] : from_left;
+            const u32 above = i < N - 1 ? a[i < N - 1 ? i + 1 : 0] : from_right;
+            const u32 m_a = path_add_min(path_min(below, b[i], beside_limit), penalty, a[i]);
+            const u32 m_b = path_add_min(path_min(a[i], above, beside_limit), penalty, b[i]);
             // Each byte stays a byte, so the word's sum is the bytes' sums.
-            path.word[i] = bytes_of(m_a, m_b, PACK) + ahead[slot].word[i] - least_of_each;
+            path.word[i] = bytes_of(m_a, m_b, PACK) + costs.word[i] - least_of_each;
         }
         if (route.writes) store_words(out, path);
         out += stride;
@@ -257,30 +275,37 @@ __device__ inline void run(const Route &route, u32 p1) {
             for (int i = 0; i < N; i++) path.word[i] = 0;
         }
     };
-
-    int done = 0;
-    for (; done + 2 * AHEAD <= route.pixels; done += AHEAD) {
+    auto work = [&](const Batch &batch) {
 #pragma unroll
-        for (int slot = 0; slot < AHEAD; slot++) {
-            advance(slot);
-            read(slot);
+        for (int i = 0; i < BATCH; i++) advance(batch.cost[i], batch.limit[i]);
+    };
+
+    int left = route.pixels;
+    if (left >= 2 * BATCH) {
+        Batch first, second;
+        read(first);
+        for (bool more = true; more; left -= 2 * BATCH) {
+            more = left >= 4 * BATCH;
+            read(second);
+            work(first);
+            if (more) read(first);
+            work(second);
         }
     }
-    for (; done < route.pixels; done += AHEAD) {
-#pragma unroll
-        for (int slot = 0; slot < AHEAD; slot++) {
-            if (done + slot < route.pixels) advance(slot);
-            if (done + slot + AHEAD < route.pixels) read(slot);
-        }
+    for (; left > 0; left--) {
+        Words<N> costs;
+        u32 limit;
+        read_one(costs, limit);
+        advance(costs, limit);
     }
 }
 
 // All directions in one launch, the rows first since they take longest: `row_blocks` blocks for
 // each of the two directions along rows, then `column_blocks` for each of the others. Volume r
 // of `paths` (`volume_len` bytes apart) is that of Params::directions()[r]. `p2` is the first map,
-// `map_len` bytes from the next; there is room for a row and two pixels before and behind each.
-template <int D, int N>
-__device__ inline void paths(const u8 *cost, u8 *out, std::uint64_t volume_len, const u8 *p2, std::uint64_t map_len,
+// `map_len` from the next; there is room for a row and two pixels before and behind each.
+template <int D, int N, int BATCH>
+__device__ inline void paths(const u8 *cost, u8 *out, std::uint64_t volume_len, const u32 *p2, std::uint64_t map_len,
                              u32 width, u32 height, u32 p1, u32 row_blocks, u32 column_blocks) {
     constexpr int LANES = D / 4 / N;
     const int w = static_cast<int>(width), h = static_cast<int>(height);
@@ -301,10 +326,10 @@ __device__ inline void paths(const u8 *cost, u8 *out, std::uint64_t volume_len, 
         route.writes = chain < h;
         if (against) {
             route.step = -1;
-            run<D, N, false>(route, p1);
+            run<D, N, BATCH, false>(route, p1);
         } else {
             route.step = 1;
-            run<D, N, false>(route, p1);
+            run<D, N, BATCH, false>(route, p1);
         }
         return;
     }
@@ -325,24 +350,25 @@ __device__ inline void paths(const u8 *cost, u8 *out, std::uint64_t volume_len, 
     route.pixels = h;
     route.writes = chain < w;
     if (direction < 4)
-        run<D, N, false>(route, p1);
+        run<D, N, BATCH, false>(route, p1);
     else
-        run<D, N, true>(route, p1);
+        run<D, N, BATCH, true>(route, p1);
 }
 
 }  // namespace
 
-// Blocks of 64. N words a lane: 4 for many multiprocessors, 8 (fewer instructions, fewer warps) for few.
-#define PATHS(D, N)                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(64)                                                                 \
-        stereo_paths_##D##_##N(const u8 *cost, u8 *out, std::uint64_t volume_len, const u8 *p2,                      \
-                               std::uint64_t map_len, u32 width, u32 height, u32 p1, u32 row_blocks,                 \
-                               u32 column_blocks) {                                                                  \
-        paths<D, N>(cost, out, volume_len, p2, map_len, width, height, p1, row_blocks, column_blocks);               \
+// Blocks of 64. Which is fastest depends on how many multiprocessors there are: long batches hide
+// more latency, short ones leave registers for more warps.
+#define PATHS(D, N, BATCH)                                                                                           \
+    extern "C" __global__ void __launch_bounds__(PATH_THREADS)                                                                 \
+        stereo_paths_##D##_##N##_##BATCH(const u8 *cost, u8 *out, std::uint64_t volume_len, const u32 *p2,           \
+                                         std::uint64_t map_len, u32 width, u32 height, u32 p1, u32 row_blocks,       \
+                                         u32 column_blocks) {                                                        \
+        paths<D, N, BATCH>(cost, out, volume_len, p2, map_len, width, height, p1, row_blocks, column_blocks);        \
     }
-PATHS(64, 4)
-PATHS(64, 8)
-PATHS(128, 4)
-PATHS(128, 8)
-PATHS(256, 4)
-PATHS(256, 8)
+PATHS(64, 4, 8)
+PATHS(64, 4, 4)
+PATHS(128, 4, 8)
+PATHS(128, 4, 4)
+PATHS(256, 4, 8)
+PATHS(256, 4, 4)

@@ -21,6 +21,13 @@ __device__ inline u32 bytes_of(u32 a, u32 b, u32 selector) { return __byte_perm(
 // Two numbers of 16 bits at once. From sm_90 on one instruction each.
 __device__ inline u32 min_pair(u32 a, u32 b) { return __vminu2(a, b); }
 __device__ inline u32 max_pair(u32 a, u32 b) { return __vmaxu2(a, b); }
+__device__ inline u32 min_pair(u32 a, u32 b, u32 c) {
+#if __CUDA_ARCH__ >= 900 && __CUDACC_VER_MAJOR__ >= 12
+    return __vimin3_u16x2(a, b, c);
+#else
+    return __vminu2(__vminu2(a, b), c);
+#endif
+}
 
 // How the byte of a pair lies in its 16 bits, for the arithmetic of paths.
 #if __CUDA_ARCH__ >= 900 && !defined(STEREO_LOW_BYTES)
@@ -37,6 +44,13 @@ __device__ inline u32 path_add_min(u32 a, u32 add, u32 b) {
     return __viaddmin_u16x2(a, add, b);
 #else
     return __vminu2(a + add, b);
+#endif
+}
+__device__ inline u32 path_min(u32 a, u32 b, u32 c) {
+#if __CUDACC_VER_MAJOR__ >= 12
+    return __vimin3_u16x2(a, b, c);
+#else
+    return __vminu2(__vminu2(a, b), c);
 #endif
 }
 #else
@@ -57,6 +71,7 @@ __device__ inline u32 path_min(u32 a, u32 b) {
 #endif
 }
 __device__ inline u32 path_add_min(u32 a, u32 add, u32 b) { return path_min(a + add, b); }
+__device__ inline u32 path_min(u32 a, u32 b, u32 c) { return path_min(path_min(a, b), c); }
 #endif
 
 // N words that lie together.

@@ -1,4 +1,4 @@
-// What is done to the winners: left-right check, median, speckles, gaps (rules 8 to 12).
+// What is done to the winners: median, speckles, gaps (rules 9 to 12).
 #include "stereo.cuh"
 
 using namespace roadloop;
@@ -6,61 +6,59 @@ using namespace roadloop;
 namespace {
 
 __device__ inline void order(u32 &a, u32 &b) {
-    const u32 least = min(a, b);
-    b = max(a, b);
+    const u32 least = min_pair(a, b);
+    b = max_pair(a, b);
     a = least;
+}
+
+// The median among `sorted`, invalid ones last, in the half from bit `shift` on.
+__device__ inline u32 median_of(const u32 *sorted, int shift) {
+    auto at = [&](int i) { return sorted[i] >> shift & 0xffffu; };
+    u32 value = at(0);
+#pragma unroll
+    for (int i = 1; i <= 4; i++)
+        if (at(2 * i) != INVALID) value = at(i);
+    return value;
 }
 
 }  // namespace
 
-// Left-right check (where `right` is not null: the disparity of each right pixel, INVALID = none)
-// and median of 3x3 (where `median`). Blocks of 32 x 8.
-extern "C" __global__ void __launch_bounds__(256)
-    stereo_check(const u16 *winners, const u8 *best, const u16 *right, u16 *out, u32 width, u32 height, u32 left_right_max,
-                 u32 median) {
-    __shared__ u16 tile[10][34];
+// Median of the valid ones of 3x3. Blocks of 32 x 8 for 64 x 8 pixels.
+extern "C" __global__ void __launch_bounds__(256) stereo_median(const u16 *winners, u16 *out, u32 width, u32 height) {
+    __shared__ __align__(4) u16 tile[10][68];
     const int w = static_cast<int>(width), h = static_cast<int>(height);
-    const int x0 = static_cast<int>(blockIdx.x) * 32, y0 = static_cast<int>(blockIdx.y) * 8;
+    const int x0 = static_cast<int>(blockIdx.x) * 64, y0 = static_cast<int>(blockIdx.y) * 8;
     const int tx = static_cast<int>(threadIdx.x), ty = static_cast<int>(threadIdx.y);
-    for (int i = 32 * ty + tx; i < 340; i += 256) {
-        const int x = x0 - 1 + i % 34, y = y0 - 1 + i / 34;
-        u16 value = INVALID;
-        if (x >= 0 && x < w && y >= 0 && y < h) {
-            const std::size_t row = static_cast<std::size_t>(y) * width;
-            value = winners[row + x];
-            if (value != INVALID && right != nullptr) {
-                const int d = best[row + x];
-                const u16 other = right[row + x - d];
-                if (other == INVALID || abs(static_cast<int>(other) - d) > static_cast<int>(left_right_max)) value = INVALID;
-            }
+    for (int i = ty; i < 10; i += 8) {
+        const int y = y0 - 1 + i;
+        for (int j = tx; j < 68; j += 32) {
+            const int x = x0 - 2 + j;
+            const bool inside = x >= 0 && x < w && y >= 0 && y < h;
+            tile[i][j] = inside ? winners[static_cast<std::size_t>(y) * width + x] : INVALID;
         }
-        tile[i / 34][i % 34] = value;
     }
     __syncthreads();
-    const int x = x0 + tx, y = y0 + ty;
+    const int x = x0 + 2 * tx, y = y0 + ty;
     if (x >= w || y >= h) return;
+    // Two pixels at once: the windows of x in the low halves, those of x + 1 in the high ones.
     u32 v[9];
-    u32 valid = 0;
 #pragma unroll
-    for (int i = 0; i < 9; i++) {
-        v[i] = tile[ty + i / 3][tx + i % 3];
-        valid += v[i] != INVALID;
+    for (int i = 0; i < 3; i++) {
+        const u32 *words = reinterpret_cast<const u32 *>(tile[ty + i]) + tx;
+        v[3 * i] = bytes_of(words[0], words[1], 0x5432);
+        v[3 * i + 1] = words[1];
+        v[3 * i + 2] = bytes_of(words[1], words[2], 0x5432);
     }
-    u32 value = v[4];
-    if (median && value != INVALID) {
-        // A sorting network; invalid is the largest value and ends up behind the valid ones.
-        constexpr int NETWORK[25][2] = {{0, 3}, {1, 7}, {2, 5}, {4, 8}, {0, 7}, {2, 4}, {3, 8}, {5, 6}, {0, 2},
-                                        {1, 3}, {4, 5}, {7, 8}, {1, 4}, {3, 6}, {5, 7}, {0, 1}, {2, 4}, {3, 5},
-                                        {6, 8}, {2, 3}, {4, 5}, {6, 7}, {1, 2}, {3, 4}, {5, 6}};
+    const u32 centre = v[4];
+    // A sorting network.
+    constexpr int NETWORK[25][2] = {{0, 3}, {1, 7}, {2, 5}, {4, 8}, {0, 7}, {2, 4}, {3, 8}, {5, 6}, {0, 2},
+                                    {1, 3}, {4, 5}, {7, 8}, {1, 4}, {3, 6}, {5, 7}, {0, 1}, {2, 4}, {3, 5},
+                                    {6, 8}, {2, 3}, {4, 5}, {6, 7}, {1, 2}, {3, 4}, {5, 6}};
 #pragma unroll
-        for (int i = 0; i < 25; i++) order(v[NETWORK[i][0]], v[NETWORK[i][1]]);
-        value = v[0];
-        value = valid > 2 ? v[1] : value;
-        value = valid > 4 ? v[2] : value;
-        value = valid > 6 ? v[3] : value;
-        value = valid > 8 ? v[4] : value;
-    }
-    out[static_cast<std::size_t>(y) * width + x] = static_cast<u16>(value);
+    for (int i = 0; i < 25; i++) order(v[NETWORK[i][0]], v[NETWORK[i][1]]);
+    u16 *to = out + static_cast<std::size_t>(y) * width + x;
+    to[0] = static_cast<u16>((centre & 0xffffu) == INVALID ? INVALID : median_of(v, 0));
+    if (x + 1 < w) to[1] = static_cast<u16>(centre >> 16 == INVALID ? INVALID : median_of(v, 16));
 }
 
 namespace {
@@ -68,7 +66,22 @@ namespace {
 // Regions are trees of pixels: a label is another pixel of the region with a smaller index, or
 // the pixel itself at the root. Labels only fall, so any order of the work ends in the same trees'
 // roots: the first pixel of each region.
-__device__ inline u32 root_of(const u32 *labels, u32 pixel) {
+// The way is halved as it is walked: a label is replaced by its label's label, which stays in the tree.
+__device__ inline u32 root_of(u32 *labels, u32 pixel) {
+    volatile u32 *now = labels;
+    u32 above = now[pixel];
+    while (above != pixel) {
+        const u32 next = now[above];
+        if (next == above) return above;
+        now[pixel] = next;
+        pixel = next;
+        above = now[pixel];
+    }
+    return pixel;
+}
+
+// The same, changing nothing.
+__device__ inline u32 find_root(const u32 *labels, u32 pixel) {
     const volatile u32 *now = labels;
     u32 above = now[pixel];
     while (above != pixel) {
@@ -152,7 +165,9 @@ extern "C" __global__ void stereo_speckle_areas(const u16 *disparity, u32 *label
     if (value == INVALID || joins) return;
     const unsigned later = lane_id() == 31 ? 0 : starts & (ALL_LANES << (lane_id() + 1));
     const int end = later == 0 ? 32 : __ffs(static_cast<int>(later)) - 1;
-    const u32 root = root_of(labels, at);
+    // Nobody else writes this label any more: all runs end up right below their roots.
+    const u32 root = find_root(labels, at);
+    labels[at] = root;
     // How often it is counted past the limit changes nothing.
     const volatile u32 *now = areas;
     if (now[root] <= max_area) atomicAdd(areas + root, static_cast<u32>(end - lane_id()));
@@ -167,7 +182,8 @@ extern "C" __global__ void __launch_bounds__(256)
     const u32 start = blockIdx.x * width;
     for (u32 x = threadIdx.x; x < width; x += 256) {
         u16 value = disparity[start + x];
-        if (labels != nullptr && value != INVALID && areas[root_of(labels, start + x)] <= max_area) value = INVALID;
+        // A pixel's run is its label, and its run's label by now the root.
+        if (labels != nullptr && value != INVALID && areas[labels[labels[start + x]]] <= max_area) value = INVALID;
         values[x] = value;
     }
     __syncthreads();

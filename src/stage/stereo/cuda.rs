@@ -37,14 +37,14 @@ pub struct Reserved {
     left_census: Slot<u32>,
     right_census: Slot<u32>,
     p2_of_step: Slot<u8>,
-    p2: Slot<u8>,
+    p2: Slot<u32>,
     mask: Slot<u8>,
     cost: Slot<u8>,
     paths: Slot<u8>,
     winners: Slot<u16>,
     best: Slot<u8>,
     right: Slot<u16>,
-    checked: Slot<u16>,
+    medians: Slot<u16>,
     rows: Slot<u16>,
     labels: Slot<u32>,
     areas: Slot<u32>,
@@ -65,7 +65,7 @@ impl Reserved {
         let area = size.area();
         let volume = area * usize::from(params.disparities);
         // Paths look up to a row and a pixel outside the map, without using what they find.
-        let map_len = (area + 2 * guard(size)).next_multiple_of(4);
+        let map_len = area + 2 * guard(size);
         let speckles = if params.speckle_max_area_px > 0 {
             area
         } else {
@@ -87,7 +87,7 @@ impl Reserved {
             winners: layout.reserve("stereo: winners", area),
             best: layout.reserve("stereo: whole disparities", area),
             right: layout.reserve("stereo: right disparities", rights),
-            checked: layout.reserve("stereo: checked", area),
+            medians: layout.reserve("stereo: medians", area),
             rows: layout.reserve("stereo: rows closed", area),
             labels: layout.reserve("stereo: regions", speckles),
             areas: layout.reserve("stereo: areas", speckles),
@@ -116,7 +116,9 @@ device_struct! {
         width: u32,
         uniqueness: u32,
         left_right: u32,
+        left_right_max: u32,
         subpixel: u32,
+        reserved: u32,
     }
 }
 
@@ -125,11 +127,11 @@ type P16 = DevicePtr<u16>;
 type P32 = DevicePtr<u32>;
 
 struct Kernels {
-    census: Function<(P8, P8, P32, P32, P8, P8, u64, u32, u32, u32)>,
+    census: Function<(P8, P8, P32, P32, P8, P32, u64, u32, u32, u32, u32)>,
     costs: Function<(P32, P32, P8, P8, u32)>,
-    paths: Function<(P8, P8, u64, P8, u64, u32, u32, u32, u32, u32)>,
+    paths: Function<(P8, P8, u64, P32, u64, u32, u32, u32, u32, u32)>,
     winners: Function<(WinnerArguments,)>,
-    check: Function<(P16, P8, P16, P16, u32, u32, u32, u32)>,
+    median: Function<(P16, P16, u32, u32)>,
     speckle_runs: Function<(P16, P32, P32, u32, u32, u32)>,
     speckle_join: Function<(P16, P32, u32, u32, u32)>,
     speckle_areas: Function<(P16, P32, P32, u32, u32, u32, u32)>,
@@ -137,9 +139,32 @@ struct Kernels {
     gaps_columns: Function<(P16, P8, P16, u32, u32, u32, u32)>,
 }
 
-/// Multiprocessors up to which paths take 8 words a lane: fewer instructions in all, but too few
-/// warps for a large GPU.
-const FEW_SMS: u32 = 40;
+/// How many pixels a path reads ahead: the same bytes, another speed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub enum PathShape {
+    /// Batches of 8: hides most latency; for large GPUs.
+    Deep,
+    /// Batches of 4: more warps at a time.
+    Dense,
+}
+
+impl PathShape {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Deep, Self::Dense];
+
+    /// The best for so many multiprocessors.
+    pub fn of_sms(sms: u32) -> Self {
+        const FEW_SMS: u32 = 40;
+        if sms <= FEW_SMS {
+            Self::Dense
+        } else {
+            Self::Deep
+        }
+    }
+}
+
+/// Disparities of a lane of a path.
+const LANE_DISPARITIES: usize = 16;
 
 /// Threads of a block of paths.
 const PATH_THREADS: usize = 64;
@@ -149,19 +174,18 @@ pub struct Plan {
     params: Params,
     size: Size,
     map_len: usize,
-    words: usize,
     kernels: Kernels,
     left_census: DeviceBuffer<u32>,
     right_census: DeviceBuffer<u32>,
     p2_of_step: DeviceBuffer<u8>,
-    p2: DeviceBuffer<u8>,
+    p2: DeviceBuffer<u32>,
     mask: Option<DeviceBuffer<u8>>,
     cost: DeviceBuffer<u8>,
     paths: DeviceBuffer<u8>,
     winners: DeviceBuffer<u16>,
     best: DeviceBuffer<u8>,
     right: DeviceBuffer<u16>,
-    checked: DeviceBuffer<u16>,
+    medians: DeviceBuffer<u16>,
     rows: DeviceBuffer<u16>,
     labels: DeviceBuffer<u32>,
     areas: DeviceBuffer<u32>,
@@ -180,22 +204,21 @@ impl Plan {
         reserved: &Reserved,
         mask: Option<&Mask>,
     ) -> Result<Self, Error> {
-        let words = if context.sms() <= FEW_SMS { 8 } else { 4 };
-        Self::with_words(context, stream, arena, reserved, mask, words)
+        let shape = PathShape::of_sms(context.sms());
+        Self::with_shape(context, stream, arena, reserved, mask, shape)
     }
 
-    /// As [`Plan::new`], with 4 or 8 words of 4 disparities for each lane of a path; the same
-    /// bytes, another speed.
+    /// As [`Plan::new`], with paths cut as told.
     ///
     /// # Errors
     /// As [`Plan::new`].
-    pub fn with_words(
+    pub fn with_shape(
         context: &Context,
         stream: &Stream,
         arena: &Arena,
         reserved: &Reserved,
         mask: Option<&Mask>,
-        words: usize,
+        shape: PathShape,
     ) -> Result<Self, Error> {
         let Reserved { params, size, .. } = reserved;
         params.check_size(*size, mask.map(Image::size))?;
@@ -208,12 +231,11 @@ impl Plan {
             let found = mask.map_or(Size::new(0, 0), Image::size);
             return Err(ParamsError::MaskSize { found, expected }.into());
         }
-        let kernels = kernels(context, params, *size, words)?;
+        let kernels = kernels(context, params, *size, shape)?;
         let plan = Self {
             params: params.clone(),
             size: *size,
             map_len: reserved.map_len,
-            words,
             kernels,
             left_census: arena.buffer(reserved.left_census)?,
             right_census: arena.buffer(reserved.right_census)?,
@@ -225,13 +247,13 @@ impl Plan {
             winners: arena.buffer(reserved.winners)?,
             best: arena.buffer(reserved.best)?,
             right: arena.buffer(reserved.right)?,
-            checked: arena.buffer(reserved.checked)?,
+            medians: arena.buffer(reserved.medians)?,
             rows: arena.buffer(reserved.rows)?,
             labels: arena.buffer(reserved.labels)?,
             areas: arena.buffer(reserved.areas)?,
         };
         stream.upload(&params.p2_table(), &plan.p2_of_step)?;
-        stream.fill(&plan.p2, 0u8)?;
+        stream.fill(&plan.p2, 0x7000_7000u32)?;
         if let (Some(mask), Some(to)) = (mask, &plan.mask) {
             let packed: Vec<u8> = mask.pixels().copied().collect();
             stream.upload(&packed, to)?;
@@ -285,7 +307,7 @@ impl Plan {
         self.filters(stream, disparity, &mut mark)
     }
 
-    /// Census to winners, before the left-right check.
+    /// Census to winners.
     fn matching(
         &self,
         stream: &Stream,
@@ -316,6 +338,7 @@ impl Plan {
                 w,
                 h,
                 maps(&self.params) as u32,
+                self.params.p1.into(),
             ),
         )?;
         mark("census")?;
@@ -333,7 +356,7 @@ impl Plan {
             ),
         )?;
         mark("costs")?;
-        let chains = PATH_THREADS * self.words * 4 / d;
+        let chains = PATH_THREADS * LANE_DISPARITIES / d;
         let (row_blocks, column_blocks) = (height.div_ceil(chains), width.div_ceil(chains));
         let blocks = 2 * row_blocks + (usize::from(self.params.paths) - 2) * column_blocks;
         self.kernels.paths.launch(
@@ -366,13 +389,15 @@ impl Plan {
                 width: w,
                 uniqueness: self.params.uniqueness_percent.into(),
                 left_right: self.params.left_right.into(),
+                left_right_max: self.params.left_right_max_px.into(),
                 subpixel: self.params.subpixel.into(),
+                reserved: 0,
             },),
         )?;
         mark("winners")
     }
 
-    /// Left-right check to the end.
+    /// Median to the end.
     fn filters(
         &self,
         stream: &Stream,
@@ -386,21 +411,17 @@ impl Plan {
         } = self.params;
         let (w, h) = (self.size.width as u32, self.size.height as u32);
         let tiles = LaunchShape::new([w.div_ceil(32), h.div_ceil(8), 1], [32, 8, 1]);
-        let (checked, labels, areas) = (self.checked.ptr(), self.labels.ptr(), self.areas.ptr());
-        let right = if self.params.left_right {
-            self.right.ptr()
-        } else {
-            DevicePtr::NULL
-        };
-        let max = self.params.left_right_max_px.into();
-        let median = self.params.median.into();
-        let winners = self.winners.ptr();
-        self.kernels.check.launch(
-            stream,
-            tiles,
-            &(winners, self.best.ptr(), right, checked, w, h, max, median),
-        )?;
-        mark("check and median")?;
+        let (labels, areas) = (self.labels.ptr(), self.areas.ptr());
+        let mut checked = self.winners.ptr();
+        if self.params.median {
+            checked = self.medians.ptr();
+            self.kernels.median.launch(
+                stream,
+                LaunchShape::new([w.div_ceil(64), h.div_ceil(8), 1], [32, 8, 1]),
+                &(self.winners.ptr(), checked, w, h),
+            )?;
+        }
+        mark("median")?;
         if max_area > 0 {
             let step = u32::from(self.params.speckle_max_step_px * DISPARITY_ONE);
             let kernels = &self.kernels;
@@ -458,22 +479,23 @@ fn kernels(
     context: &Context,
     params: &Params,
     size: Size,
-    words: usize,
+    shape: PathShape,
 ) -> Result<Kernels, GpuError> {
     let matching = Module::load(context, "stereo")?;
     let winners = Module::load(context, "stereo_winners")?;
     let filters = Module::load(context, "stereo_filters")?;
-    let (costs, four, eight) = match params.disparities {
-        64 => ("stereo_costs_64", "stereo_paths_64_4", "stereo_paths_64_8"),
+    let (costs, paths) = match params.disparities {
+        64 => (
+            "stereo_costs_64",
+            ["stereo_paths_64_4_8", "stereo_paths_64_4_4"],
+        ),
         128 => (
             "stereo_costs_128",
-            "stereo_paths_128_4",
-            "stereo_paths_128_8",
+            ["stereo_paths_128_4_8", "stereo_paths_128_4_4"],
         ),
         _ => (
             "stereo_costs_256",
-            "stereo_paths_256_4",
-            "stereo_paths_256_8",
+            ["stereo_paths_256_4_8", "stereo_paths_256_4_4"],
         ),
     };
     let winner = match (params.disparities, params.paths) {
@@ -487,9 +509,9 @@ fn kernels(
     let kernels = Kernels {
         census: matching.function("stereo_census")?,
         costs: matching.function(costs)?,
-        paths: matching.function(if words == 8 { eight } else { four })?,
+        paths: matching.function(paths[shape as usize])?,
         winners: winners.function(winner)?,
-        check: filters.function("stereo_check")?,
+        median: filters.function("stereo_median")?,
         speckle_runs: filters.function("stereo_speckle_runs")?,
         speckle_join: filters.function("stereo_speckle_join")?,
         speckle_areas: filters.function("stereo_speckle_areas")?,
