@@ -54,7 +54,11 @@ fn cut(image: &Disparity, size: Size, horizon: usize) -> Disparity {
     let first = horizon.saturating_sub(size.height * 2 / 5);
     Disparity::from_fn(size.width, size.height, |x, y| {
         let turns = x / image.width();
-        let x = if turns % 2 == 0 { x % image.width() } else { image.width() - 1 - x % image.width() };
+        let x = if turns % 2 == 0 {
+            x % image.width()
+        } else {
+            image.width() - 1 - x % image.width()
+        };
         match image.get(x, (first + y).min(image.height() - 1)) {
             0 => INVALID,
             d => d,
@@ -64,11 +68,20 @@ fn cut(image: &Disparity, size: Size, horizon: usize) -> Disparity {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let value = |name: &str| arguments.iter().position(|a| a == name).and_then(|i| arguments.get(i + 1));
+    let value = |name: &str| {
+        arguments
+            .iter()
+            .position(|a| a == name)
+            .and_then(|i| arguments.get(i + 1))
+    };
     let number = |name: &str| value(name).and_then(|v| v.parse::<u32>().ok());
     let runs = number("--runs").unwrap_or(300);
     let preset = value("--preset").map_or("default", |p| p);
-    let params = if preset == "paper" { Params::paper() } else { Params::default() };
+    let params = if preset == "paper" {
+        Params::paper()
+    } else {
+        Params::default()
+    };
     let options = ContextOptions {
         sms: number("--sms"),
         ..ContextOptions::default()
@@ -81,7 +94,11 @@ fn main() {
         }
     };
     let stream = Stream::new(&context, Priority::High).expect("a stream");
-    println!("{}, {} SMs, preset {preset}, {runs} runs", context.device(), context.sms());
+    println!(
+        "{}, {} SMs, preset {preset}, {runs} runs",
+        context.device(),
+        context.sms()
+    );
     let recorded: Vec<_> = arguments
         .iter()
         .filter(|a| a.ends_with(".png"))
@@ -96,8 +113,18 @@ fn main() {
         let line = columns::road(0.33, horizon);
         let camera = columns::camera(size);
         let mut inputs = vec![
-            ("drawn".to_string(), columns::street(size, &line), line, camera),
-            ("noise".to_string(), columns::random(size, 128, 1), line, camera),
+            (
+                "drawn".to_string(),
+                columns::street(size, &line),
+                line,
+                camera,
+            ),
+            (
+                "noise".to_string(),
+                columns::random(size, 128, 1),
+                line,
+                camera,
+            ),
         ];
         if let Some((disparity, road, camera)) = matched(size) {
             inputs.push(("synthetic street".to_string(), disparity, road, camera));
@@ -115,8 +142,16 @@ fn main() {
             inputs.push((format!("recorded {i}"), cut(image, size, 303), road, camera));
         }
         for (name, disparity, road, camera) in inputs {
-            let plan = Plan::with_threads(&context, &stream, &params, size, &camera, 128, number("--threads"))
-                .expect("a plan");
+            let plan = Plan::with_threads(
+                &context,
+                &stream,
+                &params,
+                size,
+                &camera,
+                128,
+                number("--threads"),
+            )
+            .expect("a plan");
             let mut layout = ArenaLayout::new();
             let pixels = layout.reserve::<u16>("disparity", size.area());
             let line = layout.reserve::<f32>("road", 3);
@@ -149,13 +184,18 @@ fn main() {
                 }
             }
             if std::env::var_os("STIXEL_PROFILE").is_some() {
-                let tail = words.slice(plan.output_words()..plan.output_words() + 64).expect("ours");
+                let tail = words
+                    .slice(plan.output_words()..plan.output_words() + 64)
+                    .expect("ours");
                 stream.fill(&tail, 0u64).expect("a fill");
                 graph.launch(&stream).expect("a launch");
                 let mut cycles = vec![0u64; 64];
                 stream.download(&tail, &mut cycles).expect("a download");
                 for warp in [0, 16] {
-                    let per: Vec<u64> = cycles[warp..warp + 16].iter().map(|c| c / plan.columns() as u64).collect();
+                    let per: Vec<u64> = cycles[warp..warp + 16]
+                        .iter()
+                        .map(|c| c / plan.columns() as u64)
+                        .collect();
                     println!("cycles a column {per:?}");
                 }
             }
@@ -193,5 +233,8 @@ fn main() {
             }));
         }
     }
-    println!("{}", serde_json::json!({ "gpu": context.device().to_string(), "results": results }));
+    println!(
+        "{}",
+        serde_json::json!({ "gpu": context.device().to_string(), "results": results })
+    );
 }

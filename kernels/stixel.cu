@@ -295,6 +295,8 @@ __device__ void helpers_meet(int threads) {
     asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
 }
 
+// For measurements and tests only, by -D: cycles of each part behind the output (the bench shows
+// them with STIXEL_PROFILE set), and delays that let either side of a tile run late.
 #ifdef STIXEL_SLOW_SERIAL
 #define SLOW_SERIAL __nanosleep(20000);
 #else
@@ -1019,6 +1021,7 @@ __device__ void solve_columns(const Tables &k, const std::uint16_t *disparity, s
                 }
             }
             STAMP(8)
+            __syncwarp();
             __syncthreads();
             STAMP(9)
 
@@ -1054,6 +1057,7 @@ __device__ void solve_columns(const Tables &k, const std::uint16_t *disparity, s
                     s.from[warp - 1][lane] = from;
                 }
                 STAMP(10)
+                __syncwarp();
                 __syncthreads();
                 STAMP(11)
             }

@@ -67,12 +67,21 @@ fn compare_with(
         plan.decode(&host(&stream, &words, 0), &mut found);
         reference.run(Input { disparity, road }, &mut expected);
         total += expected.total();
-        assert_same(&found, &expected, &format!("{name} {size} {disparities} {params:?}"));
+        assert_same(
+            &found,
+            &expected,
+            &format!("{name} {size} {disparities} {params:?}"),
+        );
     }
     total
 }
 
-fn compare(params: &Params, camera: &Camera, d: usize, images: &[(&str, &Disparity, Road)]) -> usize {
+fn compare(
+    params: &Params,
+    camera: &Camera,
+    d: usize,
+    images: &[(&str, &Disparity, Road)],
+) -> usize {
     compare_with(None, params, camera, d, images)
 }
 
@@ -89,7 +98,12 @@ fn presets() -> [Params; 2] {
 
 fn both_presets_at_all_heights() {
     let mut total = 0;
-    for (i, height) in [1, 2, 31, 32, 33, 63, 64, 65, 375, 480, 768, 1023, 1025, 2160].into_iter().enumerate() {
+    for (i, height) in [
+        1, 2, 31, 32, 33, 63, 64, 65, 375, 480, 768, 1023, 1025, 2160,
+    ]
+    .into_iter()
+    .enumerate()
+    {
         for params in presets() {
             let width = [123, 57, 64, 160][i % 4];
             let size = Size::new(width, height);
@@ -106,7 +120,11 @@ fn both_presets_at_all_heights() {
                     ("flat", &flat, line),
                 ];
                 // What is made of random images takes long.
-                let images = if height > 1025 { &images[..1] } else { &images[..] };
+                let images = if height > 1025 {
+                    &images[..1]
+                } else {
+                    &images[..]
+                };
                 let threads = [None, Some(96), Some(128), Some(256)][(i + disparities / 64) % 4];
                 total += compare_with(threads, &params, &camera(size), disparities, images);
             }
@@ -127,7 +145,12 @@ fn all_stixel_widths_and_reductions() {
                 let size = Size::new(width * 9 + width / 2, 97);
                 let line = road(0.9, 41.5);
                 let (drawn, any) = (street(size, &line), random(size, 64, width));
-                compare(&params, &camera(size), 64, &[("street", &drawn, line), ("random", &any, line)]);
+                compare(
+                    &params,
+                    &camera(size),
+                    64,
+                    &[("street", &drawn, line), ("random", &any, line)],
+                );
             }
         }
     }
@@ -142,10 +165,26 @@ fn models_in_between() {
             p_same_depth: [0.0, 0.05, 0.3][case % 3],
             object_steps_per_px: 1 + case % 16,
             p_missing: 0.1,
-            invalid_pixels: if pick(1) { InvalidPixels::Zero } else { InvalidPixels::Honoured },
-            rounding: if pick(2) { Rounding::Floor } else { Rounding::Nearest },
-            object_sigma_of: if pick(3) { SigmaOf::Measurement } else { SigmaOf::Model },
-            road_model: if pick(4) { RoadModel::Reference } else { RoadModel::Exact },
+            invalid_pixels: if pick(1) {
+                InvalidPixels::Zero
+            } else {
+                InvalidPixels::Honoured
+            },
+            rounding: if pick(2) {
+                Rounding::Floor
+            } else {
+                Rounding::Nearest
+            },
+            object_sigma_of: if pick(3) {
+                SigmaOf::Measurement
+            } else {
+                SigmaOf::Model
+            },
+            road_model: if pick(4) {
+                RoadModel::Reference
+            } else {
+                RoadModel::Exact
+            },
             separation_m: if pick(5) { 10.0 } else { 0.3 },
             sky_below_px: if pick(6) { 1.5 } else { 0.0 },
             p_order: if pick(7) { 0.6 } else { 0.05 },
@@ -154,7 +193,12 @@ fn models_in_between() {
         let size = Size::new(90, 150 + case);
         let line = road(0.7, 50.0 + case as f32 / 3.0);
         let (drawn, any) = (street(size, &line), random(size, 128, case));
-        compare(&params, &camera(size), 128, &[("street", &drawn, line), ("random", &any, line)]);
+        compare(
+            &params,
+            &camera(size),
+            128,
+            &[("street", &drawn, line), ("random", &any, line)],
+        );
     }
 }
 
@@ -195,7 +239,12 @@ fn lists_that_are_too_short() {
                 max_stixels_per_column: capacity,
                 ..params.clone()
             };
-            compare(&params, &camera(size), 64, &[("street", &drawn, line), ("random", &any, line)]);
+            compare(
+                &params,
+                &camera(size),
+                64,
+                &[("street", &drawn, line), ("random", &any, line)],
+            );
         }
     }
 }
@@ -210,7 +259,12 @@ fn tall_images() {
                 max_stixels_per_column: 500,
                 ..params.clone()
             };
-            compare(&params, &camera(size), disparities, &[("street", &drawn, line)]);
+            compare(
+                &params,
+                &camera(size),
+                disparities,
+                &[("street", &drawn, line)],
+            );
         }
         // The kernel for tall images, on a small one: its sums do not fit 32 bits.
         let params = Params {
@@ -229,24 +283,51 @@ fn what_a_plan_refuses() {
     let (context, stream) = setup();
     let plan = |height, d| {
         let size = Size::new(50, height);
-        stixel::cuda::Plan::new(&context, &stream, &Params::default(), size, &camera(size), d).map(|_| ())
+        stixel::cuda::Plan::new(
+            &context,
+            &stream,
+            &Params::default(),
+            size,
+            &camera(size),
+            d,
+        )
+        .map(|_| ())
     };
-    assert!(plan(65_536, 128).unwrap_err().to_string().contains("65536 rows"));
+    assert!(
+        plan(65_536, 128)
+            .unwrap_err()
+            .to_string()
+            .contains("65536 rows")
+    );
     assert!(plan(0, 128).is_err());
     assert!(plan(100, 100).unwrap_err().to_string().contains("100 px"));
     assert!(plan(100, 128).is_ok());
     let size = Size::new(3, 20);
-    let none = stixel::cuda::Plan::new(&context, &stream, &Params::default(), size, &camera(size), 64).unwrap();
+    let none = stixel::cuda::Plan::new(
+        &context,
+        &stream,
+        &Params::default(),
+        size,
+        &camera(size),
+        64,
+    )
+    .unwrap();
     assert_eq!(none.columns(), 0);
     let image = Disparity::new(3, 20);
-    compare(&Params::default(), &camera(size), 64, &[("no column", &image, road(1.0, 3.0))]);
+    compare(
+        &Params::default(),
+        &camera(size),
+        64,
+        &[("no column", &image, road(1.0, 3.0))],
+    );
 }
 
 fn one_graph_for_many_frames() {
     let (context, stream) = setup();
     let size = Size::new(640, 375);
     let params = Params::default();
-    let plan = stixel::cuda::Plan::new(&context, &stream, &params, size, &camera(size), 128).unwrap();
+    let plan =
+        stixel::cuda::Plan::new(&context, &stream, &params, size, &camera(size), 128).unwrap();
     let mut reference = stixel::cpu::Plan::new(&params, size, &camera(size), 128).unwrap();
     let stride = 704;
     let pixels = device(&context, &stream, &vec![0u16; stride * size.height]);
@@ -260,7 +341,11 @@ fn one_graph_for_many_frames() {
     let (mut found, mut expected) = (plan.output(), reference.output());
     for frame in 0..6 {
         let road = road(0.3 + 0.02 * frame as f32, 150.0 + 3.3 * frame as f32);
-        let drawn = if frame == 3 { random(size, 128, 9) } else { street(size, &road) };
+        let drawn = if frame == 3 {
+            random(size, 128, 9)
+        } else {
+            street(size, &road)
+        };
         let mut wide = Disparity::with_stride(size.width, size.height, stride, 99);
         wide.copy_from(&drawn);
         let mut data = wide.data().to_vec();
@@ -287,9 +372,15 @@ fn one_graph_for_many_frames() {
 
 fn recorded_drives() {
     let mut files = Vec::new();
-    for folder in ["stixel_reference/disparities", "kitti2015/training/disp_noc_0"] {
+    for folder in [
+        "stixel_reference/disparities",
+        "kitti2015/training/disp_noc_0",
+    ] {
         if let Some(path) = common::data(folder) {
-            let mut found: Vec<_> = std::fs::read_dir(path).unwrap().map(|e| e.unwrap().path()).collect();
+            let mut found: Vec<_> = std::fs::read_dir(path)
+                .unwrap()
+                .map(|e| e.unwrap().path())
+                .collect();
             found.sort();
             files.extend(found.into_iter().take(6));
         }

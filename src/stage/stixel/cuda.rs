@@ -6,7 +6,10 @@
 //! memory, and take column after column. Images too tall for 32-bit costs and sums or for shared
 //! memory go through a slower kernel of the same text in 64 bits.
 use crate::{
-    cuda::{Arena, ArenaLayout, Context, DeviceBuffer, DevicePtr, Function, GpuError, LaunchShape, Module, Stream},
+    cuda::{
+        Arena, ArenaLayout, Context, DeviceBuffer, DevicePtr, Function, GpuError, LaunchShape,
+        Module, Stream,
+    },
     device_struct,
     frame::{Camera, Class, Size, Stixel, Stixels},
 };
@@ -217,7 +220,15 @@ impl Plan {
         let tile_bytes = 4 * disparities * (TILE + 1);
         let short_rows = RowMemory::new(h, false);
         let bytes_of_reciprocals = (4 * (h + 1)).next_multiple_of(16);
-        let shared = |tall: bool| same_bytes + tile_bytes + if tall { 0 } else { bytes_of_reciprocals + short_rows.bytes };
+        let shared = |tall: bool| {
+            same_bytes
+                + tile_bytes
+                + if tall {
+                    0
+                } else {
+                    bytes_of_reciprocals + short_rows.bytes
+                }
+        };
         let fits = |function: &Function<_>| {
             let limit = context.device().shared_per_block;
             let limit = limit.saturating_sub(function.info().static_shared) as usize;
@@ -229,7 +240,11 @@ impl Plan {
             || (largest + 1 + u64::from(tables.half_step)) * u64::from(tables.unit) >= 1 << 32
             || tables.cost_range * h as i64 + (1 << 20) >= 1 << 27
             || !fits(&short);
-        let solve = if tall { module.function("stixel_columns_tall")? } else { short };
+        let solve = if tall {
+            module.function("stixel_columns_tall")?
+        } else {
+            short
+        };
         let shared = shared(tall) as u32;
         let reciprocal_bytes = if tall { 0 } else { bytes_of_reciprocals };
         solve.allow_shared(shared)?;
@@ -238,7 +253,8 @@ impl Plan {
         let lut_rows = h.next_multiple_of(TILE) + 1;
         let cut_bytes = if tall { 80 } else { 48 };
         let row_bytes = if tall { rows.bytes } else { 0 };
-        let slot_bytes = 4 * lut_rows * disparities + h * (cut_bytes + 8) + 12 * (h + 1) + row_bytes;
+        let slot_bytes =
+            4 * lut_rows * disparities + h * (cut_bytes + 8) + 12 * (h + 1) + row_bytes;
         let resident = (solve.blocks_per_sm(threads, shared)?.max(1) * sms.max(1)) as usize;
         let slots = if tall {
             resident.min(TALL_SCRATCH / slot_bytes).max(1)
@@ -262,7 +278,8 @@ impl Plan {
 
         let mut layout = ArenaLayout::new();
         let object = layout.reserve::<i16>("stixel: object costs", tables.object.len());
-        let object_least = layout.reserve::<i32>("stixel: least object costs", tables.object_least.len());
+        let object_least =
+            layout.reserve::<i32>("stixel: least object costs", tables.object_least.len());
         let cut = layout.reserve::<i32>("stixel: priors of cuts", h);
         let mantissa = layout.reserve::<i32>("stixel: logarithms", tables.log.mantissa.len());
         let same_slot = layout.reserve::<i32>("stixel: separation", same.len());
@@ -272,10 +289,14 @@ impl Plan {
         let erf = layout.reserve::<f64>("stixel: erf", tables.functions.erf.len());
         let ground_rows = layout.reserve::<i32>("stixel: ground", h * GROUND_WORDS);
         let frame = layout.reserve::<i32>("stixel: frame", FRAME_WORDS);
-        let lut = layout.reserve::<i32>("stixel: sums of object costs", slots * lut_rows * disparities);
+        let lut = layout.reserve::<i32>(
+            "stixel: sums of object costs",
+            slots * lut_rows * disparities,
+        );
         let cuts = layout.reserve::<u64>("stixel: cuts", slots * h * cut_bytes / 8);
-        let [ground_sums, sky_sums, least_sums] =
-            ["ground", "sky", "least object"].map(|of| layout.reserve::<i32>(format!("stixel: sums of {of} costs"), slots * (h + 1)));
+        let [ground_sums, sky_sums, least_sums] = ["ground", "sky", "least object"].map(|of| {
+            layout.reserve::<i32>(format!("stixel: sums of {of} costs"), slots * (h + 1))
+        });
         let path = layout.reserve::<u64>("stixel: paths", slots * h);
         let row_memory = layout.reserve::<u64>("stixel: rows", (slots * row_bytes / 8).max(1));
         let arena = Arena::new(context, "stixel", layout)?;
@@ -434,14 +455,26 @@ impl Plan {
     ) -> Result<(), GpuError> {
         let pixels = stride * (self.size.height - 1) + self.size.width;
         for (what, found, expected) in [
-            ("stixel: stride, at least the width", stride, self.size.width),
+            (
+                "stixel: stride, at least the width",
+                stride,
+                self.size.width,
+            ),
             ("stixel: pixels of the disparity", disparity.len(), pixels),
             ("stixel: floats of the road", road.len(), 3),
-            ("stixel: words of the output", out.len(), self.output_words()),
+            (
+                "stixel: words of the output",
+                out.len(),
+                self.output_words(),
+            ),
         ] {
             if found < expected {
                 let (found, expected) = (found as u64, expected as u64);
-                return Err(GpuError::Size { what, found, expected });
+                return Err(GpuError::Size {
+                    what,
+                    found,
+                    expected,
+                });
             }
         }
         self.ground.launch(
@@ -462,7 +495,11 @@ impl Plan {
     /// Lists of this plan's shape, for [`decode`](Self::decode).
     pub fn output(&self) -> Stixels {
         let params = &self.tables.params;
-        Stixels::new(self.columns, params.stixel_width, params.max_stixels_per_column)
+        Stixels::new(
+            self.columns,
+            params.stixel_width,
+            params.max_stixels_per_column,
+        )
     }
 
     /// The output buffer's words, on the host, as lists; allocates nothing.
@@ -479,7 +516,10 @@ impl Plan {
         let (head, lists) = words[..self.output_words()].split_at(1 + self.columns.div_ceil(4));
         out.set_overflowed(head[0] as u32);
         let (counts, rooms) = out.columns_mut();
-        let columns = counts.iter_mut().zip(rooms).zip(lists.chunks_exact(capacity));
+        let columns = counts
+            .iter_mut()
+            .zip(rooms)
+            .zip(lists.chunks_exact(capacity));
         for (u, ((count, room), list)) in columns.enumerate() {
             *count = ((head[1 + u / 4] >> (16 * (u % 4))) as u16).min(capacity as u16);
             for (to, &word) in room.iter_mut().zip(list).take(usize::from(*count)) {
