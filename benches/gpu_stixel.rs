@@ -54,7 +54,7 @@ fn cut(image: &Disparity, size: Size, horizon: usize) -> Disparity {
     let first = horizon.saturating_sub(size.height * 2 / 5);
     Disparity::from_fn(size.width, size.height, |x, y| {
         let turns = x / image.width();
-        let x = if turns % 2 == 0 {
+        let x = if turns.is_multiple_of(2) {
             x % image.width()
         } else {
             image.width() - 1 - x % image.width()

@@ -158,7 +158,7 @@ fn all_stixel_widths_and_reductions() {
 
 fn models_in_between() {
     for case in 0..64usize {
-        let pick = |i: usize| noise(case, i) % 2 == 0;
+        let pick = |i: usize| noise(case, i).is_multiple_of(2);
         let [default, paper] = presets();
         let base = if pick(0) { default } else { paper };
         let params = Params {
