@@ -247,7 +247,7 @@ fn chain(
         );
         report.0.push(json!({"width": size.width, "height": size.height, "case": case, "what": "memory", "device_bytes": device, "pinned_bytes": pinned}));
         let mut slot = backend.slot();
-        slot.set = Box::new(set.clone());
+        *slot.set = set.clone();
         let whole = micros(
             || {
                 backend.stage(&slot.set)?;

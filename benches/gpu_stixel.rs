@@ -54,7 +54,7 @@ fn cut(image: &Disparity, size: Size, horizon: usize) -> Disparity {
     let first = horizon.saturating_sub(size.height * 2 / 5);
     Disparity::from_fn(size.width, size.height, |x, y| {
         let turns = x / image.width();
-        let x = if turns % 2 == 0 {
+        let x = if turns.is_multiple_of(2) {
             x % image.width()
         } else {
             image.width() - 1 - x % image.width()
@@ -184,13 +184,18 @@ fn main() {
                 }
             }
             if std::env::var_os("STIXEL_PROFILE").is_some() {
-                let tail = words.slice(plan.output_words()..plan.output_words() + 64).expect("ours");
+                let tail = words
+                    .slice(plan.output_words()..plan.output_words() + 64)
+                    .expect("ours");
                 stream.fill(&tail, 0u64).expect("a fill");
                 graph.launch(&stream).expect("a launch");
                 let mut cycles = vec![0u64; 64];
                 stream.download(&tail, &mut cycles).expect("a download");
                 for warp in [0, 16] {
-                    let per: Vec<u64> = cycles[warp..warp + 16].iter().map(|c| c / plan.columns() as u64).collect();
+                    let per: Vec<u64> = cycles[warp..warp + 16]
+                        .iter()
+                        .map(|c| c / plan.columns() as u64)
+                        .collect();
                     println!("cycles a column {per:?}");
                 }
             }

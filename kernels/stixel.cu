@@ -295,6 +295,18 @@ __device__ void helpers_meet(int threads) {
     asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
 }
 
+// For measurements and tests only, by -D: cycles of each part behind the output (the bench shows
+// them with STIXEL_PROFILE set), and delays that let either side of a tile run late.
+#ifdef STIXEL_SLOW_SERIAL
+#define SLOW_SERIAL __nanosleep(20000);
+#else
+#define SLOW_SERIAL
+#endif
+#ifdef STIXEL_SLOW_HELPERS
+#define SLOW_HELPERS __nanosleep(7000 * (warp % 3));
+#else
+#define SLOW_HELPERS
+#endif
 #ifdef STIXEL_PROFILE
 #define STAMP(n)                                                                                         \
     {                                                                                                    \
@@ -318,6 +330,7 @@ struct Column {
     Shared<TALL> &s;
     // In shared memory.
     int *tile;        // [model][33]: prefix sums before the rows t0..=t0 + 32
+    const std::uint32_t *reciprocals;
     const int2 *same;  // separation and cost of the same depth, by whole disparity
     // In shared memory, or of this block in global memory where the image is tall.
     Sum *sums;
@@ -332,6 +345,7 @@ struct Column {
     Record *cuts;
     int *ground, *sky, *least;
     unsigned long long *path;
+    int tid, warp;
     // Of this column.
     int edge, unseen, models;
 
@@ -343,7 +357,7 @@ struct Column {
             const unsigned long long r = __ldg(k.reciprocals + n);
             q = static_cast<unsigned>((__umul64hi(sum, r) << 1) | ((sum * r) >> 63));
         } else {
-            q = __umulhi(sum, __ldg(k.short_reciprocals + n));
+            q = __umulhi(sum, reciprocals[n]);
             // Too small by 1 at most. No rows: 0 > 2^32 - 1.
             if (sum - q * n > n - 1) ++q;
         }
@@ -398,7 +412,7 @@ struct Column {
 // Measurements and all prefix sums over the column's rows.
 template <bool TALL>
 __device__ void Column<TALL>::measure(const std::uint16_t *disparity, std::size_t stride, int u) {
-    const int h = k.height, tid = threadIdx.x, threads = blockDim.x, lane = lane_id(), warp = warp_id();
+    const int h = k.height, threads = blockDim.x, lane = lane_id();
     const int centre = u * k.width + k.width / 2;
     edge = centre >= k.unseen_border || k.invalid_as_zero ? k.disparities : min(centre + 1, k.disparities);
     unseen = edge < k.disparities ? edge * k.unit : 0;
@@ -501,11 +515,11 @@ __device__ void Column<TALL>::measure(const std::uint16_t *disparity, std::size_
 template <bool TALL>
 __device__ void Column<TALL>::build_tile(int t0) {
     constexpr int GROUPS = 2, ROWS = TILE / GROUPS;
-    const int h = k.height, tid = threadIdx.x - WARP, helpers = blockDim.x - WARP, group_threads = helpers / GROUPS;
-    const int group = tid / group_threads, pairs = models / 2;
+    const int h = k.height, helper = tid - WARP, helpers = blockDim.x - WARP, group_threads = helpers / GROUPS;
+    const int group = helper / group_threads, pairs = models / 2;
     const bool last = t0 + TILE >= h;
     for (int first = 0; first < pairs; first += group_threads) {
-        const int p = first + tid % group_threads;
+        const int p = first + helper % group_threads;
         const bool on = p < pairs;
         std::uint32_t costs[ROWS];
         int2 base = {0, 0}, sum = {0, 0};
@@ -584,7 +598,7 @@ __device__ void Column<TALL>::pair_rows(Prepared<TALL> &to, int t0) {
         to.logs[p.at] = p.logs;
     };
     // The first warp has more to do besides.
-    for (int x = helpers - warp_id(); x < PASSES; x += 2 * helpers) {
+    for (int x = helpers - warp; x < PASSES; x += 2 * helpers) {
         const bool two = x + helpers < PASSES;
         const Pair first = pair(x), second = pair(two ? x + helpers : x);
         // The last pass has its rows twice.
@@ -632,7 +646,7 @@ template <bool TALL>
 __device__ void Column<TALL>::list_cuts(int t0, int tiles, Cost limit) {
     const int lane = lane_id(), helpers = blockDim.x / WARP - 1;
     const int here = least[t0];
-    for (int j = tiles - warp_id(); j >= 0; j -= helpers) {
+    for (int j = tiles - warp; j >= 0; j -= helpers) {
         // The least that one model costs on all rows between the two tiles.
         const int *row = lut + static_cast<std::size_t>(j + 1) * TILE * models;
         int span = INT_MAX;
@@ -680,13 +694,13 @@ template <bool TALL>
 __device__ void Column<TALL>::backtrack(std::uint64_t *out, int u) {
     const int total = s.path_length, capacity = k.capacity, h = k.height;
     const int skip = max(total - capacity, 0);
-    if (threadIdx.x == 0) {
+    if (tid == 0) {
         reinterpret_cast<std::uint16_t *>(out + 1)[u] = static_cast<std::uint16_t>(total - skip);
         if (skip > 0) atomicAdd(reinterpret_cast<unsigned *>(out), 1u);
     }
     std::uint64_t *items = out + 1 + (k.columns + 3) / 4 + static_cast<std::size_t>(u) * capacity;
     const int end_row = k.frame[FRAME_END], sky_row = k.frame[FRAME_SKY];
-    for (int i = skip + threadIdx.x; i < total; i += blockDim.x) {
+    for (int i = skip + tid; i < total; i += blockDim.x) {
         const unsigned long long piece = path[i];
         const int kind = static_cast<int>(piece >> 60);
         const int from = static_cast<int>(piece & 0xfffff), to = static_cast<int>((piece >> 20) & 0xfffff);
@@ -732,14 +746,18 @@ __device__ void solve_columns(const Tables &k, const std::uint16_t *disparity, s
     __shared__ Shared<TALL> s;
     extern __shared__ int4 dynamic[];
     char *const memory = reinterpret_cast<char *>(dynamic);
-    const int h = k.height, tid = threadIdx.x, lane = lane_id(), warp = warp_id(), warps = blockDim.x / WARP;
+    // Blocks of one multiprocessor have their serial warps on different schedulers.
+    const int tid = static_cast<int>((threadIdx.x + blockIdx.x / k.sms % 4 * WARP) % blockDim.x);
+    const int h = k.height, lane = lane_id(), warp = tid / WARP, warps = blockDim.x / WARP;
     const std::size_t slot = blockIdx.x;
 
     int2 *same = reinterpret_cast<int2 *>(memory);
+    std::uint32_t *reciprocals = reinterpret_cast<std::uint32_t *>(memory + k.reciprocals_at);
     char *rows = TALL ? reinterpret_cast<char *>(k.row_memory) + slot * k.row_bytes : memory + k.rows_at;
     Column<TALL> c{k,
                    s,
                    reinterpret_cast<int *>(memory + k.tile_at),
+                   reciprocals,
                    same,
                    reinterpret_cast<Sum *>(rows + k.sums_at),
                    reinterpret_cast<Cost *>(rows + k.keys_at),
@@ -754,6 +772,8 @@ __device__ void solve_columns(const Tables &k, const std::uint16_t *disparity, s
                    k.sky_sums + slot * (h + 1),
                    k.least_sums + slot * (h + 1),
                    k.path + slot * h,
+                   tid,
+                   warp,
                    0,
                    0,
                    0};
@@ -761,6 +781,9 @@ __device__ void solve_columns(const Tables &k, const std::uint16_t *disparity, s
     std::uint64_t *profile = out + 1 + (k.columns + 3) / 4 + static_cast<std::size_t>(k.columns) * k.capacity;
     long long last = clock64();
 #endif
+    if (!TALL) {
+        for (int i = tid; i <= h; i += blockDim.x) reciprocals[i] = k.short_reciprocals[i];
+    }
     for (int i = tid; i < k.disparities; i += blockDim.x) same[i] = make_int2(k.same[2 * i], k.same[2 * i + 1]);
 
     for (int u = blockIdx.x; u < k.columns;) {
@@ -819,6 +842,7 @@ __device__ void solve_columns(const Tables &k, const std::uint16_t *disparity, s
                 // The tile below is not solved yet.
                 cost = s.found[0][lane];
                 Cost limit = warp_max(t < h ? cost - best_row : -INF);
+                SLOW_HELPERS
                 c.list_cuts(t0, done, limit);
                 helpers_meet(blockDim.x - WARP);
                 STAMP(4)
@@ -869,6 +893,7 @@ __device__ void solve_columns(const Tables &k, const std::uint16_t *disparity, s
                 }
                 unsigned own_ground_link = 0, own_sky_link = 0;
                 STAMP(6)
+                SLOW_SERIAL
                 Step<Cost> step = load_whole(&prepared.steps[0]);
                 int m = prepared.mean[lane], both = prepared.logs[lane];
                 Cost object = prepared.object[lane];
@@ -886,11 +911,12 @@ __device__ void solve_columns(const Tables &k, const std::uint16_t *disparity, s
                     const int off = m - step.ground;
                     const Cost on_ground =
                         off > k.ground_tolerance ? step.nearer : off < -k.ground_tolerance ? step.farther : step.standing;
+                    const Cost object_here = lane >= i ? object : INF;
                     const Cost on_sky = m > k.sky_tolerance ? step.sky_next : INF;
                     const Cost nearer = static_cast<std::int16_t>(logs & 0xffff), farther = logs >> 16;
                     const Cost on_object = m > high ? nearer : m < low ? farther : alike;
-                    const Cost there = min(min(g + on_ground, sk + on_sky), o + step.object_next + on_object) + object;
-                    const bool better = lane >= i && there < cost;
+                    const Cost there = min(min(g + on_ground, sk + on_sky), o + step.object_next + on_object) + object_here;
+                    const bool better = there < cost;
 
                     // Ground and sky that begin on this row, and the best up to it.
                     const Cost ground_begin = min(g, o) + step.ground_begin;
@@ -914,8 +940,8 @@ __device__ void solve_columns(const Tables &k, const std::uint16_t *disparity, s
                         own_sky_link = sky_link;
                     }
 
+                    cost = min(cost, there);
                     if (better) {
-                        cost = there;
                         from = row;
                         own_high = m + near.x;
                         own_low = m - near.x;
@@ -995,6 +1021,7 @@ __device__ void solve_columns(const Tables &k, const std::uint16_t *disparity, s
                 }
             }
             STAMP(8)
+            __syncwarp();
             __syncthreads();
             STAMP(9)
 
@@ -1030,6 +1057,7 @@ __device__ void solve_columns(const Tables &k, const std::uint16_t *disparity, s
                     s.from[warp - 1][lane] = from;
                 }
                 STAMP(10)
+                __syncwarp();
                 __syncthreads();
                 STAMP(11)
             }
@@ -1057,7 +1085,7 @@ extern "C" __global__ void __launch_bounds__(320, 2)
 }
 
 // Where 32-bit costs or sums, or shared memory, do not reach.
-extern "C" __global__ void __launch_bounds__(256, 1)
+extern "C" __global__ void __launch_bounds__(320, 1)
     stixel_columns_tall(Tables k, const std::uint16_t *disparity, std::uint64_t stride, std::uint64_t *out) {
     solve_columns<true>(k, disparity, stride, out);
 }

@@ -8,7 +8,7 @@ namespace stixel {
 
 constexpr int TILE = 32;
 constexpr int PITCH = TILE + 1;
-constexpr int MAX_WARPS = 8;
+constexpr int MAX_WARPS = 10;
 constexpr int MAX_MODELS = 256;
 
 constexpr int IMPOSSIBLE = 0x7fffffff;
@@ -67,9 +67,9 @@ struct Tables {
     std::int32_t ln_2, ln_range, ground_next, object_next, nearer_prior, farther_prior, flying, sunken, standing, on_sky;
     std::int32_t ln2, ln_unit;
     // Offsets, bytes: in shared memory, and within a column's row memory.
-    std::int32_t tile_at, rows_at;
+    std::int32_t reciprocals_at, tile_at, rows_at;
     std::int32_t sums_at, keys_at, counts_at, object_rows_at, links_at, list_at, slack_at;
-    std::int32_t unused;
+    std::int32_t sms;  // multiprocessors
 };
 
 }  // namespace stixel

@@ -27,8 +27,8 @@ const FRAME_WORDS: usize = 4;
 /// Most device memory for the scratch of tall images' columns.
 const TALL_SCRATCH: usize = 1 << 29;
 /// Threads of a block: fewer where many columns share a multiprocessor.
-const FEW_THREADS: u32 = 128;
-const MANY_THREADS: u32 = 256;
+const FEW_THREADS: u32 = 160;
+const MANY_THREADS: u32 = 320;
 
 /// Why there is no plan for the GPU.
 #[derive(Debug, thiserror::Error)]
@@ -113,6 +113,7 @@ device_struct! {
         on_sky: i32,
         ln2: i32,
         ln_unit: i32,
+        reciprocals_at: i32,
         tile_at: i32,
         rows_at: i32,
         sums_at: i32,
@@ -122,7 +123,7 @@ device_struct! {
         links_at: i32,
         list_at: i32,
         slack_at: i32,
-        unused: i32,
+        sms: i32,
     }
 }
 
@@ -191,7 +192,7 @@ impl Plan {
         Self::with_threads(context, stream, params, size, camera, disparities, None)
     }
 
-    /// The same with so many threads a block (128 or 256); for measurements. The result does not
+    /// The same with so many threads a block (a multiple of 32 from 96 to 320); for measurements. The result does not
     /// depend on it.
     ///
     /// # Errors
@@ -218,7 +219,16 @@ impl Plan {
         let same_bytes = 8 * disparities;
         let tile_bytes = 4 * disparities * (TILE + 1);
         let short_rows = RowMemory::new(h, false);
-        let shared = |tall: bool| same_bytes + tile_bytes + if tall { 0 } else { short_rows.bytes };
+        let bytes_of_reciprocals = (4 * (h + 1)).next_multiple_of(16);
+        let shared = |tall: bool| {
+            same_bytes
+                + tile_bytes
+                + if tall {
+                    0
+                } else {
+                    bytes_of_reciprocals + short_rows.bytes
+                }
+        };
         let fits = |function: &Function<_>| {
             let limit = context.device().shared_per_block;
             let limit = limit.saturating_sub(function.info().static_shared) as usize;
@@ -236,6 +246,7 @@ impl Plan {
             short
         };
         let shared = shared(tall) as u32;
+        let reciprocal_bytes = if tall { 0 } else { bytes_of_reciprocals };
         solve.allow_shared(shared)?;
 
         let rows = RowMemory::new(h, tall);
@@ -370,8 +381,9 @@ impl Plan {
             on_sky: priors.on_sky,
             ln2: tables.log.ln2,
             ln_unit: tables.log.ln_unit,
-            tile_at: same_bytes as i32,
-            rows_at: (same_bytes + tile_bytes) as i32,
+            reciprocals_at: same_bytes as i32,
+            tile_at: (same_bytes + reciprocal_bytes) as i32,
+            rows_at: (same_bytes + reciprocal_bytes + tile_bytes) as i32,
             sums_at: rows.sums as i32,
             keys_at: rows.keys as i32,
             counts_at: rows.counts as i32,
@@ -379,7 +391,7 @@ impl Plan {
             links_at: rows.links as i32,
             list_at: rows.list as i32,
             slack_at: rows.slack as i32,
-            unused: 0,
+            sms: sms.max(1) as i32,
         };
         debug_assert!(priors.same == IMPOSSIBLE || priors.same >= 0);
         Ok(Self {
