@@ -474,6 +474,7 @@ fn a_lost_device_ends_the_loop_and_publishes_nothing_more() {
         clock: &clock,
         steps: frames(5).into(),
         recycled: 0,
+        skipped_before: Vec::new(),
     };
     let slot = Slot::stereo(Size::new(4, 3), 5, 8);
     let mut seen = Seen::default();
