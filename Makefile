@@ -2,7 +2,8 @@
 # make test   everything that must hold before a change lands
 # make cuda-setup   compilers for CUDA and a stub of libcuda, where the machine has none
 # make cuda-check   the feature "cuda" without a GPU: lints, links, tests (GPU tests skip), kernel report
-.PHONY: demo test setup fmt lint unit release-tests bench compare licences clean cuda-setup cuda-check kernel-report
+# make gpu-bundle   program, GPU tests and benches in one folder, for a machine with a GPU and nothing else
+.PHONY: gpu-bundle demo test setup fmt lint unit release-tests bench compare licences clean cuda-setup cuda-check kernel-report
 CARGO ?= cargo
 DEMO  ?= demo
 
@@ -48,6 +49,9 @@ cuda-check: cuda-setup kernel-report
 # Registers, shared memory and spills of each kernel on each target; a spill on Orin fails.
 kernel-report: cuda-setup
 	scripts/kernel-report.sh
+
+gpu-bundle: cuda-setup
+	scripts/gpu-bundle.sh
 
 # Our stereo and OpenCV's side by side; needs python3 with venv.
 compare: setup

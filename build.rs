@@ -127,6 +127,8 @@ fn compile(
     let mut command = Command::new(&toolkit.nvcc);
     command
         .arg("-fatbin")
+        // A quarter of the size; every program of a bundle carries all images.
+        .args(["-Xfatbin", "-compress-all"])
         .arg("--options-file")
         .arg(&flags)
         .arg("-I")

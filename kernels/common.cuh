@@ -16,6 +16,19 @@ constexpr unsigned ALL_LANES = 0xffffffffu;
 // "No measurement", the only code for it (frame::INVALID).
 constexpr std::uint16_t INVALID = 0xffff;
 
+// The ground line of a frame, d(row) = slope * row + offset in px (frame::Road; the host's twin is
+// stage::road::cuda::Road). Written by the road kernels, read by the stixel kernels: both stay on
+// the device.
+struct Road {
+    float slope;
+    float offset;
+    float horizon_row;
+    float pitch_rad;
+    float camera_height_m;
+    float confidence;
+    std::uint32_t origin;  // 0 fixed, 1 measured, 2 held, 3 assumed
+};
+
 // Lane of the warp; blocks are one-dimensional or have x a multiple of 32.
 __device__ inline int lane_id() { return static_cast<int>(threadIdx.x % WARP); }
 __device__ inline int warp_id() { return static_cast<int>(threadIdx.x / WARP); }

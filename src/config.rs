@@ -60,6 +60,62 @@ pub struct Config {
     pub stixel: stixel::Params,
     /// Deadline and budgets.
     pub frame_loop: LoopConfig,
+    /// The GPU. Read and checked by every build, used by one with the feature `cuda`.
+    pub cuda: CudaConfig,
+}
+
+/// How a thread waits for the GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GpuWait {
+    /// Spins: some 8 us sooner, and one core busy while it waits.
+    #[default]
+    Spin,
+    /// Sleeps until the device interrupts.
+    Block,
+}
+
+/// Which GPU, and what it may take.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CudaConfig {
+    /// The GPU's number, from 0.
+    pub device: u32,
+    /// How the loop waits for it.
+    pub wait: GpuWait,
+    /// Most device memory that may be taken, MiB. What a drive needs is known, and refused,
+    /// before its first frame.
+    pub device_memory_mib: u32,
+    /// Most page-locked host memory that may be taken, MiB.
+    pub pinned_memory_mib: u32,
+}
+
+impl Default for CudaConfig {
+    fn default() -> Self {
+        Self {
+            device: 0,
+            wait: GpuWait::Spin,
+            device_memory_mib: 2048,
+            pinned_memory_mib: 512,
+        }
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl CudaConfig {
+    /// The same for a context.
+    pub fn options(&self) -> crate::cuda::ContextOptions {
+        crate::cuda::ContextOptions {
+            device: self.device,
+            wait: match self.wait {
+                GpuWait::Spin => crate::cuda::Wait::Spin,
+                GpuWait::Block => crate::cuda::Wait::Block,
+            },
+            sms: None,
+            device_limit: u64::from(self.device_memory_mib) << 20,
+            pinned_limit: u64::from(self.pinned_memory_mib) << 20,
+        }
+    }
 }
 
 /// What is wrong with a configuration.
@@ -177,6 +233,14 @@ impl Config {
         self.stereo.validate().map_err(|e| wrong(&e))?;
         self.road.validate().map_err(|e| wrong(&e))?;
         self.stixel.validate().map_err(|e| wrong(&e))?;
+        for (key, value) in [
+            ("device_memory_mib", self.cuda.device_memory_mib),
+            ("pinned_memory_mib", self.cuda.pinned_memory_mib),
+        ] {
+            if value == 0 {
+                return Err(wrong(&format!("cuda.{key} is 0, expected 1 or more")));
+            }
+        }
         self.frame_loop.validate().map_err(|e| wrong(&e))
     }
 
@@ -206,11 +270,12 @@ impl Config {
         toml::to_string(self).expect("a configuration is a table of plain values")
     }
 
-    /// A hash of what in the effective configuration can change results: not deadlines and
-    /// budgets, and not where the picture of a mask lies (its pixels count with the drive).
+    /// A hash of what in the effective configuration can change results: not deadlines,
+    /// budgets and the GPU, and not where the picture of a mask lies (its pixels count with the drive).
     pub fn hash(&self) -> u64 {
         let mut config = Self {
             frame_loop: LoopConfig::default(),
+            cuda: CudaConfig::default(),
             ..self.clone()
         };
         if let Some(MaskSource::Picture(path)) = &mut config.input.mask {

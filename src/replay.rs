@@ -8,7 +8,10 @@ use crate::{
     calib::{CalibError, Rectification, Rig},
     config::Config,
     frame::Image,
-    frame_loop::{ChainError, Clock, CpuBackend, FrameLoop, Pace, Shape},
+    frame_loop::{
+        Backend, BackendError, ChainError, Clock, CpuBackend, FrameLoop, LoopError, Pace, Shape,
+        Slot,
+    },
     sink::{Sink, SinkError},
     source::{Drive, Prefetch, Segment},
 };
@@ -31,6 +34,18 @@ pub enum ReplayError {
     /// Results can't be written.
     #[error(transparent)]
     Sink(#[from] SinkError),
+    /// The device that computes was lost.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+}
+
+impl From<LoopError> for ReplayError {
+    fn from(e: LoopError) -> Self {
+        match e {
+            LoopError::Sink(e) => e.into(),
+            LoopError::Backend(e) => e.into(),
+        }
+    }
 }
 
 /// A drive with the rectification of each of its segments.
@@ -92,7 +107,7 @@ impl<'a> Replay<'a> {
     /// Ends early, in good order, when `stop` is set.
     ///
     /// # Errors
-    /// When a stage can't be built for a segment or the sink fails. What the sink has stays.
+    /// As [`Replay::run_on`].
     pub fn run(
         &self,
         config: &Config,
@@ -100,6 +115,28 @@ impl<'a> Replay<'a> {
         clock: &impl Clock,
         sink: &mut impl Sink,
         stop: &AtomicBool,
+    ) -> Result<(), ReplayError> {
+        self.run_on(config, pace, clock, sink, stop, |rectification, shape| {
+            let backend = CpuBackend::new(config, rectification, shape)?;
+            let slot = backend.slot();
+            Ok((backend, slot))
+        })
+    }
+
+    /// The same with backends that `make` makes: one for each segment of the drive, with a slot
+    /// of its shape; the one before is gone by then.
+    ///
+    /// # Errors
+    /// When a stage can't be built for a segment, the sink or the backend fails. What the sink
+    /// has stays.
+    pub fn run_on<B: Backend>(
+        &self,
+        config: &Config,
+        pace: Pace,
+        clock: &impl Clock,
+        sink: &mut impl Sink,
+        stop: &AtomicBool,
+        mut make: impl FnMut(&Rectification, &Shape) -> Result<(B, Slot), ChainError>,
     ) -> Result<(), ReplayError> {
         let segments = self.drive.segments();
         for (number, (segment, rectification)) in
@@ -114,8 +151,7 @@ impl<'a> Replay<'a> {
                 stored_disparity: segment.stored_disparity,
                 mask: segment.mask.clone(),
             };
-            let mut backend = CpuBackend::new(config, rectification, &shape)?;
-            let slot = backend.slot();
+            let (mut backend, slot) = make(rectification, &shape)?;
             let mut source =
                 Prefetch::start(self.drive, number, FRAME_SETS).map_err(ReplayError::Threads)?;
             // Last: earlier results go only where nothing can be refused any more.

@@ -4,7 +4,8 @@ use std::{collections::VecDeque, sync::atomic::AtomicBool};
 use roadloop::{
     frame::{FrameId, FrameResult, FrameSet, Gap, Outcome, Size, Timestamp},
     frame_loop::{
-        Backend, Clock, FrameLoop, Laps, LoopConfig, MockClock, Pace, Slot, StageId, Unit,
+        Backend, BackendError, Clock, FrameLoop, Laps, LoopConfig, LoopError, MockClock, Pace,
+        Slot, StageId, Unit,
     },
     sink::{Sink, SinkError, View},
     source::{Next, Source},
@@ -94,12 +95,18 @@ impl<F: FnMut(usize, StageId) -> u64> Backend for Pretend<'_, F> {
         &self.units
     }
 
-    fn run(&mut self, unit: usize, slot: &mut Slot, laps: &mut Laps<'_>) {
+    fn run(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        laps: &mut Laps<'_>,
+    ) -> Result<(), BackendError> {
         let mut from = laps.now();
         for &stage in self.units[unit].stages {
             self.clock.advance_ns((self.cost)(slot.set.id.index, stage));
             from = laps.lap(stage, from);
         }
+        Ok(())
     }
 
     fn withdraw(&mut self, unit: usize, slot: &mut Slot) {
@@ -428,4 +435,60 @@ fn a_stop_is_obeyed_before_the_next_frame() {
         .unwrap();
     assert!(seen.frames.is_empty());
     assert_eq!(source.steps.len(), 3);
+}
+
+/// Computes nothing, and is lost at frame `.0`.
+struct Lost(usize);
+
+impl Backend for Lost {
+    fn name(&self) -> &'static str {
+        "lost"
+    }
+
+    fn units(&self) -> &[Unit] {
+        &[STEREO]
+    }
+
+    fn run(
+        &mut self,
+        _unit: usize,
+        slot: &mut Slot,
+        _laps: &mut Laps<'_>,
+    ) -> Result<(), BackendError> {
+        if slot.set.id.index < self.0 {
+            return Ok(());
+        }
+        Err(BackendError {
+            backend: "lost",
+            message: "illegal address".into(),
+        })
+    }
+
+    fn withdraw(&mut self, _unit: usize, _slot: &mut Slot) {}
+}
+
+#[test]
+fn a_lost_device_ends_the_loop_and_publishes_nothing_more() {
+    let clock = MockClock::at(START);
+    let mut source = Script {
+        clock: &clock,
+        steps: frames(5).into(),
+        recycled: 0,
+        skipped_before: Vec::new(),
+    };
+    let slot = Slot::stereo(Size::new(4, 3), 5, 8);
+    let mut seen = Seen::default();
+    let mut backend = Lost(2);
+    let ended = FrameLoop::new(&mut backend, &clock, slot, &config(), Pace::Max).run(
+        &mut source,
+        &mut seen,
+        &AtomicBool::new(false),
+    );
+    match ended {
+        Err(LoopError::Backend(e)) => assert_eq!(e.to_string(), "lost: illegal address"),
+        other => panic!("{other:?}"),
+    }
+    let published: Vec<usize> = seen.frames.iter().map(|f| f.0).collect();
+    assert_eq!(published, [0, 1]);
+    assert_eq!(source.steps.len(), 2, "nothing more is asked of the source");
 }

@@ -54,6 +54,12 @@ impl Failure {
         Self::new(78, message)
     }
 
+    /// A GPU that is not there, too small for what is configured, or broken.
+    #[cfg(feature = "cuda")]
+    pub fn gpu(error: &crate::cuda::GpuError) -> Self {
+        Self::new(error.exit_status(), format!("--backend cuda: {error}"))
+    }
+
     fn new(status: u8, message: impl ToString) -> Self {
         Self {
             status,

@@ -1,5 +1,6 @@
 //! The command line, one file a command.
 pub mod check;
+mod computer;
 pub mod demo;
 pub mod evaluate;
 mod failure;

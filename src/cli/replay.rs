@@ -8,12 +8,13 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::{Failure, failure::say};
+pub use super::computer::BackendChoice;
+use super::{Failure, computer::Computer, failure::say};
 use crate::{
     config::{Config, ConfigError, Preset},
     files,
     frame::{Camera, FrameId, FrameResult, Gap},
-    frame_loop::{MonotonicClock, Pace},
+    frame_loop::Pace,
     replay::{Replay, ReplayError},
     sink::{
         FolderOptions, Full, ReplayFolder, SaveSet, Sink, SinkError, View, check_apart,
@@ -21,18 +22,6 @@ use crate::{
     },
     source::{Drive, DriveOptions, MaskSource, SourceError},
 };
-
-/// Where results are computed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum BackendChoice {
-    /// CUDA where it is built and a device is there, else the CPU
-    #[default]
-    Auto,
-    /// The CPU
-    Cpu,
-    /// An NVIDIA GPU
-    Cuda,
-}
 
 /// A recorded drive to stixels, pictures, timing and a digest.
 #[derive(Clone, Debug, clap::Args)]
@@ -129,9 +118,12 @@ impl From<ReplayError> for Failure {
     fn from(e: ReplayError) -> Self {
         match e {
             ReplayError::Calib(e) => e.into(),
+            #[cfg(feature = "cuda")]
+            ReplayError::Chain(crate::frame_loop::ChainError::Gpu(e)) => Failure::gpu(&e),
             ReplayError::Chain(e) => Failure::config(e),
             ReplayError::Threads(_) => Failure::internal(e),
             ReplayError::Sink(e) => e.into(),
+            ReplayError::Backend(e) => Failure::internal(e),
         }
     }
 }
@@ -155,11 +147,6 @@ pub(super) fn configuration(
 /// # Errors
 /// One clear error and its exit status; results that were finished stay written.
 pub fn run(args: &Args, stop: &AtomicBool) -> Result<(), Failure> {
-    if args.backend == BackendChoice::Cuda {
-        return Err(Failure::unavailable(
-            "--backend cuda: this build has no CUDA backend; use --backend cpu",
-        ));
-    }
     let summary = replay(args, stop)?;
     say(&text(&summary, &args.out))?;
     if summary.interrupted {
@@ -188,6 +175,8 @@ fn strict_gap(name: &str) -> bool {
 
 pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure> {
     let config = configuration(args.config.as_deref(), args.preset)?;
+    let computer = Computer::new(args.backend, &config)?;
+    log::info!("computing on {computer}");
     let drive = Drive::open(
         &args.drive,
         &DriveOptions {
@@ -210,29 +199,18 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
             Pace::Realtime => Full::Drop,
         },
         provenance: Provenance {
-            backend: "cpu".into(),
+            backend: computer.name().into(),
             preset: config.preset.name().into(),
             version: env!("CARGO_PKG_VERSION").into(),
             config_hash: format!("{:016x}", config.hash()),
             calib_hash: format!("{:016x}", replay.calib_hash()),
         },
     };
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(args.threads.map_or(0, usize::from))
-        .thread_name(|n| format!("loop-{n}"))
-        .build()
-        .map_err(|e| {
-            let asked = args.threads.map_or("one a core".into(), |n| n.to_string());
-            Failure::internal(format!(
-                "the threads that compute ({asked}) are refused: {e}; fewer with --threads N"
-            ))
-        })?;
     let mut sink = Watched {
         folder: ReplayFolder::create(&args.out, options)?,
         bar: bar(drive.frames().len()),
     };
-    // Once inside the pool the loop is one of its workers, and par_iter allocates nothing.
-    let ran = pool.install(|| replay.run(&config, args.pace, &MonotonicClock, &mut sink, stop));
+    let ran = computer.run(args, &replay, &config, &mut sink, stop);
     sink.bar.finish_and_clear();
     // The summary of what was finished is written also when something went wrong.
     let finished = sink.folder.finish(stop.load(Ordering::Relaxed));

@@ -104,6 +104,40 @@ impl<T: Element> Pinned<T> {
         Ok(PinnedMut { buffer: self })
     }
 
+    /// The same bytes as other elements, as [`DeviceBuffer::view`](super::DeviceBuffer::view).
+    ///
+    /// # Errors
+    /// [`GpuError::Size`] when the bytes are no whole number of them, or not aligned.
+    pub fn view<U: Element>(&self) -> Result<Pinned<U>, GpuError> {
+        for (what, number, divisor) in [
+            (
+                "view of a page-locked buffer: bytes, a multiple of",
+                self.bytes(),
+                size_of::<U>(),
+            ),
+            (
+                "view of a page-locked buffer: offset, a multiple of",
+                // The block itself begins with a page.
+                self.offset,
+                align_of::<U>(),
+            ),
+        ] {
+            if number % divisor.max(1) != 0 {
+                return Err(GpuError::Size {
+                    what,
+                    found: number as u64,
+                    expected: divisor as u64,
+                });
+            }
+        }
+        Ok(Pinned {
+            block: self.block.clone(),
+            offset: self.offset,
+            len: self.bytes() / size_of::<U>().max(1),
+            of: PhantomData,
+        })
+    }
+
     pub(super) fn block(&self) -> &Rc<Allocation> {
         &self.block
     }

@@ -1,4 +1,4 @@
-//! What computes: the CPU, later a GPU, in tests a pretence.
+//! What computes: the CPU, a GPU, in tests a pretence.
 use crate::frame::{Outcome, StageTiming, Timestamp, Timing};
 
 use super::{Clock, Slot, StageId};
@@ -17,6 +17,17 @@ impl Unit {
     }
 }
 
+/// A backend that can't go on: its device is lost. Nothing of the frame in flight is to be
+/// published, and the process is to end with an error.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{backend}: {message}")]
+pub struct BackendError {
+    /// [`Backend::name`].
+    pub backend: &'static str,
+    /// What the device said.
+    pub message: String,
+}
+
 /// Computes the units of a frame in a slot.
 pub trait Backend {
     /// The name in `summary.json`.
@@ -26,7 +37,15 @@ pub trait Backend {
     fn units(&self) -> &[Unit];
 
     /// Runs unit number `unit` on the slot, noting each stage's time in `laps`.
-    fn run(&mut self, unit: usize, slot: &mut Slot, laps: &mut Laps<'_>);
+    ///
+    /// # Errors
+    /// When the device fails; what is in the slot then is no result.
+    fn run(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        laps: &mut Laps<'_>,
+    ) -> Result<(), BackendError>;
 
     /// Takes the result of an optional unit out of the slot: it was skipped, or came too late.
     fn withdraw(&mut self, unit: usize, slot: &mut Slot);
@@ -51,14 +70,19 @@ impl<'a> Laps<'a> {
     /// Notes a stage that ran from `from` until now, and returns now.
     pub fn lap(&mut self, stage: StageId, from: Timestamp) -> Timestamp {
         let now = self.clock.now();
+        self.note(stage, from, now.since(from));
+        now
+    }
+
+    /// Notes a stage that ran for so long from `from` on, by another clock: a GPU's.
+    pub fn note(&mut self, stage: StageId, from: Timestamp, duration_ns: u64) {
         // Room for more stages than there are.
         let _ = self.timing.stages.push(StageTiming {
             stage: stage.name(),
             start_ns: from.since(self.arrival),
-            duration_ns: now.since(from),
+            duration_ns,
             outcome: Outcome::Done,
         });
-        now
     }
 
     /// Now.

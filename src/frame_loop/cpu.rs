@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-use super::{Backend, Laps, Slot, StageId, Unit};
+use super::{Backend, BackendError, Laps, Slot, StageId, Unit};
 
 /// On the CPU each stage is a unit of its own.
 const fn unit(stage: StageId) -> Unit {
@@ -43,6 +43,10 @@ pub enum ChainError {
     /// Parameters of the stixel stage.
     #[error(transparent)]
     Stixel(#[from] stixel::ParamsError),
+    /// The GPU: memory, kernels, driver.
+    #[cfg(feature = "cuda")]
+    #[error(transparent)]
+    Gpu(#[from] crate::cuda::GpuError),
 }
 
 /// What the frames of a drive (or of a part with one camera and one size) look like.
@@ -137,7 +141,12 @@ impl Backend for CpuBackend {
         &self.units
     }
 
-    fn run(&mut self, unit: usize, slot: &mut Slot, laps: &mut Laps<'_>) {
+    fn run(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        laps: &mut Laps<'_>,
+    ) -> Result<(), BackendError> {
         let from = laps.now();
         let Slot {
             set,
@@ -186,6 +195,7 @@ impl Backend for CpuBackend {
             StageId::Egomotion | StageId::Foreground | StageId::Logo | StageId::Forest => {}
         }
         laps.lap(stage, from);
+        Ok(())
     }
 
     fn withdraw(&mut self, _unit: usize, _slot: &mut Slot) {
@@ -194,7 +204,7 @@ impl Backend for CpuBackend {
 }
 
 /// Masked pixels say nothing, wherever their disparity comes from.
-fn invalidate(disparity: &mut Disparity, mask: &Mask) {
+pub(super) fn invalidate(disparity: &mut Disparity, mask: &Mask) {
     for (row, usable) in disparity.rows_mut().zip(mask.rows()) {
         for (d, _) in row.iter_mut().zip(usable).filter(|(_, m)| **m == 0) {
             *d = INVALID;

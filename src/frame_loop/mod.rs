@@ -22,14 +22,18 @@ mod backend;
 mod clock;
 mod config;
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod order;
 mod run;
 mod slot;
 
-pub use backend::{Backend, Laps, Unit};
+pub use backend::{Backend, BackendError, Laps, Unit};
 pub use clock::{Clock, MockClock, MonotonicClock};
 pub use config::{Budgets, LoopConfig, LoopConfigError};
 pub use cpu::{ChainError, CpuBackend, Shape};
+#[cfg(feature = "cuda")]
+pub use cuda::{CudaBackend, Wanted};
 pub use order::StageId;
-pub use run::{FrameLoop, Pace};
+pub use run::{FrameLoop, LoopError, Pace};
 pub use slot::Slot;

@@ -10,7 +10,7 @@ use crate::{
     source::{Next, Source},
 };
 
-use super::{Backend, Clock, Laps, LoopConfig, Slot, Unit, admission::Expectation};
+use super::{Backend, BackendError, Clock, Laps, LoopConfig, Slot, Unit, admission::Expectation};
 
 /// How frames are fed and whether the clock decides anything; see [`super`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -20,6 +20,17 @@ pub enum Pace {
     Max,
     /// By their timestamps, under the deadline.
     Realtime,
+}
+
+/// Why a loop ended before its source.
+#[derive(Debug, thiserror::Error)]
+pub enum LoopError {
+    /// A result can't be written.
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+    /// The backend can't go on. What was finished before has reached the sink.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
 }
 
 /// How long one wait for the source may last: the bound within which a stop is noticed.
@@ -90,13 +101,13 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
     /// Runs until the source ends or `stop` is set.
     ///
     /// # Errors
-    /// Only those of the sink.
+    /// Those of the sink and of the backend.
     pub fn run(
         &mut self,
         source: &mut impl Source,
         sink: &mut impl Sink,
         stop: &AtomicBool,
-    ) -> Result<(), SinkError> {
+    ) -> Result<(), LoopError> {
         while !stop.load(Ordering::Relaxed) {
             match self.ahead.take().unwrap_or_else(|| source.next(WAIT_NS)) {
                 Next::End => break,
@@ -178,7 +189,7 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
         source: &mut impl Source,
         sink: &mut impl Sink,
         stop: &AtomicBool,
-    ) -> Result<(), SinkError> {
+    ) -> Result<(), LoopError> {
         let mut arrival = self.arrival(set.id);
         if self.pace == Pace::Realtime {
             if !self.wait(arrival, stop) {
@@ -218,18 +229,18 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
             }
         }
         let spent = mem::replace(&mut self.slot.set, set);
-        self.compute(arrival);
+        self.compute(arrival)?;
         let view = View {
             left: &self.slot.rectified.left,
             left_rgb: self.slot.rectified.left_rgb.as_ref(),
         };
         let outcome = sink.frame(view, &self.slot.result);
         source.recycle(spent);
-        outcome
+        Ok(outcome?)
     }
 
     /// Runs the units of the frame in the slot and judges them by the clock.
-    fn compute(&mut self, arrival: Timestamp) {
+    fn compute(&mut self, arrival: Timestamp) -> Result<(), BackendError> {
         let deadline = arrival.plus_ns(self.config.deadline_us * 1000);
         let decides = self.pace == Pace::Realtime;
         self.slot.result.id = self.slot.set.id;
@@ -260,7 +271,7 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
             }
             let first = timing.stages.len();
             let mut laps = Laps::new(self.clock, arrival, &mut timing);
-            self.backend.run(unit, &mut self.slot, &mut laps);
+            self.backend.run(unit, &mut self.slot, &mut laps)?;
             let after = self.clock.now();
             expected.measured(after.since(before));
             let late = decides && after > deadline;
@@ -284,5 +295,6 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
             self.slot.result.gaps.insert(Gap::Late);
         }
         self.slot.result.timing = timing;
+        Ok(())
     }
 }

@@ -11,13 +11,13 @@ use crate::{
 /// Where four raw pixels and their weights are. Its base is never in the last column or row, so
 /// that all four exist; a pixel exactly on the last one has weight 256 there.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Tap {
-    x: u16,
-    y: u16,
+pub(super) struct Tap {
+    pub(super) x: u16,
+    pub(super) y: u16,
     /// Weight of the right pixels, 0..=256, or [`Tap::OUTSIDE`].
-    a: u16,
+    pub(super) a: u16,
     /// Weight of the lower pixels, 0..=256.
-    b: u16,
+    pub(super) b: u16,
 }
 
 impl Tap {
@@ -48,7 +48,7 @@ impl Tap {
 #[derive(Clone, Debug)]
 pub struct Plan {
     size: Size,
-    taps: Option<[Image<Tap>; 2]>,
+    pub(super) taps: Option<[Image<Tap>; 2]>,
     mask: Option<Mask>,
 }
 

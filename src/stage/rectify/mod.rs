@@ -12,6 +12,8 @@
 //! pixel that is [`OUTSIDE`](crate::calib::OUTSIDE) becomes 0 and is 0 in the mask. Images that
 //! are rectified already are copied.
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 
 use crate::frame::{Image, Rgb, Size};
 

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Lines are fixed point: 1/65536 px.
-const ONE: f64 = 65536.0;
+pub(super) const ONE: f64 = 65536.0;
 /// A bin is 1/4 px: 64 units of a disparity, 2^14 units of a line.
 const BIN_SHIFT: u32 = 6;
 const LINE_BIN_SHIFT: u32 = 14;
@@ -44,10 +44,10 @@ impl Candidate {
 
 /// Candidates of one slope: offsets `first, first + step, ...`.
 #[derive(Clone, Copy, Debug)]
-struct Fan {
-    slope: i64,
-    first: i64,
-    count: u32,
+pub(super) struct Fan {
+    pub(super) slope: i64,
+    pub(super) first: i64,
+    pub(super) count: u32,
 }
 
 /// What speaks for and against a line.
@@ -76,20 +76,20 @@ pub struct Plan {
     camera: Camera,
     params: Params,
     mask: Option<Mask>,
-    fixed: Option<Road>,
-    bins: usize,
+    pub(super) fixed: Option<Road>,
+    pub(super) bins: usize,
     /// Per row `bins + 1` prefix sums: pixels below the bin in the upper half, the sum of their
     /// disparities in the lower (65,535 pixels of less than 65,535 stay below 2^32).
     sums: Vec<u64>,
-    fans: Vec<Fan>,
-    step: i64,
+    pub(super) fans: Vec<Fan>,
+    pub(super) step: i64,
     /// [`Params::inlier_ratio`] in 1/65536.
-    inlier_ratio: i64,
+    pub(super) inlier_ratio: i64,
     /// What one row may say at most, and how many pixels at least make it a row with ground
     /// (besides a sixteenth of its valid ones, more than evenly spread noise has in the band).
-    cap: i64,
-    ground: i64,
-    tracker: Tracker,
+    pub(super) cap: i64,
+    pub(super) ground: i64,
+    pub(super) tracker: Tracker,
 }
 
 impl Plan {
@@ -155,6 +155,11 @@ impl Plan {
             ground: (size.width as i64 / 256).max(1),
             tracker: Tracker::new(params, camera),
         })
+    }
+
+    /// From one row that the search looks at to the next.
+    pub(super) fn every(&self) -> usize {
+        (self.size.height / SEARCH_ROWS).max(1)
     }
 
     fn fill(&mut self, disparity: &Disparity) {
@@ -318,7 +323,7 @@ impl Plan {
     }
 
     fn measure(&self) -> Option<Fit> {
-        let every = (self.size.height / SEARCH_ROWS).max(1);
+        let every = self.every();
         let inlier = (self.params.inlier_px * ONE) as i64;
         let wide = inlier + self.step / 2;
         let mut line = self.search(wide, every)?;

@@ -32,6 +32,8 @@
 //! principal point): `d(row) = (b/H) cos a * row + (b/H) (f sin a - c cos a)`, so
 //! `tan a = (c - horizon) / f` and `H = b cos a / slope`.
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod geometry;
 mod track;
 

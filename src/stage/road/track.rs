@@ -67,6 +67,11 @@ impl Tracker {
                 <= self.pitch_step * times
     }
 
+    /// The road until one is measured.
+    pub fn assumed(&self) -> Road {
+        self.assumed.road(&self.camera, 0.0, RoadOrigin::Assumed)
+    }
+
     /// The road of this frame.
     pub fn update(&mut self, fit: Option<Fit>) -> Road {
         let accepted = fit.and_then(|fit| {
@@ -113,7 +118,7 @@ impl Tracker {
                     .line
                     .road(&self.camera, state.confidence, RoadOrigin::Held)
             }
-            None => self.assumed.road(&self.camera, 0.0, RoadOrigin::Assumed),
+            None => self.assumed(),
         }
     }
 }

@@ -47,6 +47,8 @@
 //! The mask is the left image's. A masked left pixel votes for no right pixel; which pixels of
 //! the right image are usable is not asked (the same bonnet covers other pixels there).
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod filter;
 mod kernel;
 pub mod model;

@@ -28,8 +28,8 @@ const ERF_END: usize = 6;
 /// Tables of ln and erf, and what is computed with them.
 #[derive(Clone, Debug)]
 pub(super) struct Functions {
-    ln: Vec<f64>,
-    erf: Vec<f64>,
+    pub ln: Vec<f64>,
+    pub erf: Vec<f64>,
 }
 
 impl Functions {
@@ -101,9 +101,9 @@ const LOG_BITS: u32 = 12;
 #[derive(Clone, Debug)]
 pub(super) struct LogTable {
     /// In 1/256 cost units.
-    mantissa: Vec<i32>,
-    ln2: i32,
-    ln_unit: i32,
+    pub mantissa: Vec<i32>,
+    pub ln2: i32,
+    pub ln_unit: i32,
 }
 
 impl LogTable {
@@ -134,7 +134,7 @@ impl LogTable {
 
 /// Exact division of whole numbers below 2^47 by 1 to 65,535 without dividing.
 #[derive(Clone, Debug)]
-pub(super) struct Reciprocals(Vec<u64>);
+pub(super) struct Reciprocals(pub Vec<u64>);
 
 impl Reciprocals {
     /// For divisors up to `largest`.

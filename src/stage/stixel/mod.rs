@@ -25,6 +25,8 @@
 //! - A road that does not rise downwards or is no number is no ground: all is object or sky.
 mod backtrack;
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod dp;
 mod ground;
 mod math;

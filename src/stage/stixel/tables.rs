@@ -94,16 +94,16 @@ pub(super) struct Tables {
     /// Costs of an object pixel: a row of `disparities` models for each step of a measurement,
     /// then a row for a missing one in a column that sees no disparity of `edge` px or more,
     /// for each `edge` from 0 to `disparities`.
-    object: Vec<i16>,
+    pub object: Vec<i16>,
     /// The same, in 1/[`COARSE`] of the precision, rounded down.
     object_coarse: Vec<i16>,
     /// The least of each row.
-    object_least: Vec<i32>,
+    pub object_least: Vec<i32>,
     /// The first row for a missing measurement.
-    missing_rows: usize,
+    pub missing_rows: usize,
     /// `x * unit_reciprocal >> 40` is `x / unit` for whole numbers below 2^24.
-    unit_reciprocal: u64,
-    half_step: u32,
+    pub unit_reciprocal: u64,
+    pub half_step: u32,
     pub object_pixel: PixelCosts,
     pub ground_pixel: PixelCosts,
     pub sky_pixel: PixelCosts,
@@ -120,6 +120,9 @@ pub(super) struct Tables {
     pub log: LogTable,
     pub functions: Functions,
     pub reciprocals: Reciprocals,
+    /// Largest cost of a pixel less the smallest; the smallest is at most 0.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+    pub cost_range: i64,
 }
 
 impl Tables {
@@ -281,6 +284,7 @@ impl Tables {
             log: LogTable::new(unit),
             functions: Functions::new(),
             reciprocals: Reciprocals::new(height),
+            cost_range,
         })
     }
 

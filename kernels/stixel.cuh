@@ -1,0 +1,76 @@
+// What the host and the stixel kernels say to each other; the same fields as in
+// src/stage/stixel/cuda.rs.
+#pragma once
+#include "common.cuh"
+
+namespace roadloop {
+namespace stixel {
+
+constexpr int TILE = 32;
+constexpr int PITCH = TILE + 1;
+constexpr int MAX_WARPS = 10;
+constexpr int MAX_MODELS = 256;
+
+constexpr int IMPOSSIBLE = 0x7fffffff;
+constexpr int MISSING = -1;
+
+// frame::Class.
+constexpr int GROUND = 0, OBJECT = 1, SKY = 2;
+
+// Floats of frame::Road.
+constexpr int ROAD_SLOPE = 0, ROAD_HORIZON = 2;
+
+// What the ground kernel writes for the frame, and the next column to solve.
+constexpr int FRAME_HORIZON = 0, FRAME_END = 1, FRAME_SKY = 2, FRAME_NEXT = 3;
+
+struct alignas(16) GroundRow {
+    float model_px, base, weight;
+    int sky_next;
+    // For an object that begins on the next row up.
+    int ground, nearer, farther, standing;
+};
+
+struct Tables {
+    const std::int16_t *object;
+    const std::int32_t *object_least;
+    const std::int32_t *cut;
+    const std::int32_t *mantissa;
+    const std::int32_t *same;
+    const std::uint64_t *reciprocals;
+    const std::uint32_t *short_reciprocals;
+    const double *ln;
+    const double *erf;
+    GroundRow *rows;
+    std::int32_t *frame;
+    std::int32_t *lut;
+    std::uint64_t *cuts;
+    std::int32_t *ground_sums;
+    std::int32_t *sky_sums;
+    std::int32_t *least_sums;
+    unsigned long long *path;
+    std::uint64_t *row_memory;
+    std::uint64_t row_bytes;
+    std::uint64_t lut_rows;
+    std::uint64_t unit_reciprocal;
+    double focal_px, cy, baseline_m;
+    double sigma_ground_px, sigma_height_m, sigma_tilt_rad;
+    double ground_normaliser, sky_below_px;
+    float sky_base, sky_weight;
+    std::int32_t height, columns, disparities, unit, width, capacity;
+    std::int32_t pixel_limit, left_border, unseen_border;
+    std::int32_t invalid_as_zero, median, nearest, reference_road;
+    std::int32_t steps, half_step, missing_rows;
+    std::uint32_t short_unit_reciprocal;
+    std::int32_t object_outlier, ground_outlier, ground_missing, sky_outlier, sky_missing, sky_missing_at_top;
+    std::int32_t ground_tolerance, sky_tolerance;
+    // Priors.
+    std::int32_t ln_2, ln_range, ground_next, object_next, nearer_prior, farther_prior, flying, sunken, standing, on_sky;
+    std::int32_t ln2, ln_unit;
+    // Offsets, bytes: in shared memory, and within a column's row memory.
+    std::int32_t reciprocals_at, tile_at, rows_at;
+    std::int32_t sums_at, keys_at, counts_at, object_rows_at, links_at, list_at, slack_at;
+    std::int32_t sms;  // multiprocessors
+};
+
+}  // namespace stixel
+}  // namespace roadloop

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# run.sh [tests] [sanitize] [drives] [bench]: what to do; without any, all of it.
+#   tests     every GPU test (ROADLOOP_REQUIRE_GPU=1: a missing device is a failure)
+#   sanitize  the tests under compute-sanitizer, where it is installed
+#   drives    a synthetic drive, and every folder in $DATA, on the CPU and on the GPU: one digest?
+#   bench     latency of each stage and frame
+# Results go to $OUT (default results/): logs, JSON. DATA= names a folder of drives.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+OUT=${OUT:-$here/results}
+if [ ! -d "$here/bin" ]; then tar -C "$here" -xzf "$here/bin.tar.gz" || exit 65; fi
+mkdir -p "$OUT"
+export ROADLOOP_REQUIRE_GPU=1
+ROADLOOP_COMMIT=$(cat "$here/COMMIT")
+export ROADLOOP_COMMIT
+if [ $# = 0 ]; then set -- tests sanitize drives bench; fi
+failed=0
+fail() { echo "FAILED: $*"; failed=1; }
+
+{
+  echo "commit $ROADLOOP_COMMIT, $(date -u +%Y-%m-%dT%H:%M:%SZ), $(uname -srm)"
+  command -v nvidia-smi >/dev/null &&
+    nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,clocks.max.sm,power.limit --format=csv
+  [ -r /etc/nv_tegra_release ] && cat /etc/nv_tegra_release
+  true
+} | tee "$OUT/provenance.txt"
+
+tests() {
+  for program in "$here"/bin/cuda*; do
+    "$program" >"$OUT/$(basename "$program").log" 2>&1 || fail "$program"
+    tail -1 "$OUT/$(basename "$program").log"
+  done
+}
+
+sanitize() {
+  command -v compute-sanitizer >/dev/null || { echo "SKIPPED: no compute-sanitizer"; return; }
+  for tool in memcheck racecheck initcheck synccheck; do
+    for program in "$here"/bin/cuda*; do
+      name=$(basename "$program")
+      # What these two try on purpose is an error to the sanitizer.
+      case $name in cuda | cuda_memory) continue ;; esac
+      compute-sanitizer --tool "$tool" --report-api-errors no --error-exitcode 9 "$program" \
+        >"$OUT/$name-$tool.log" 2>&1 || fail "$tool of $name"
+      echo "$tool $name: $(grep -h 'SUMMARY' "$OUT/$name-$tool.log" | tail -1)"
+    done
+  done
+}
+
+digest() { sed -n 's/^digest: //p' "$1"; }
+
+drive() { # NAME FOLDER [ARGUMENT...]
+  local name=$1 folder=$2
+  shift 2
+  for backend in cpu cuda; do
+    if ! "$here/bin/roadloop" replay "$folder" --out "$OUT/$name-$backend" --force --save none \
+      --backend "$backend" "$@" >"$OUT/$name-$backend.txt" 2>"$OUT/$name-$backend.log"; then
+      fail "$name on $backend: $(tail -1 "$OUT/$name-$backend.log")"
+      return
+    fi
+  done
+  local cpu gpu
+  cpu=$(digest "$OUT/$name-cpu.txt") gpu=$(digest "$OUT/$name-cuda.txt")
+  if [ -n "$cpu" ] && [ "$cpu" = "$gpu" ]; then
+    echo "$name $*: one digest, $cpu; $(grep '^frame:' "$OUT/$name-cuda.txt")"
+  else
+    fail "$name: digest on the CPU $cpu, on the GPU $gpu"
+  fi
+}
+
+drives() {
+  "$here/bin/roadloop" synth --out "$OUT/synthetic" --frames 30 --force >/dev/null 2>&1 || fail synth
+  drive synthetic "$OUT/synthetic"
+  drive synthetic-paper "$OUT/synthetic" --preset paper
+  drive synthetic-stored "$OUT/synthetic" --disparity "$OUT/synthetic/truth/disparity"
+  rm -rf "$OUT/synthetic"
+  [ -n "${DATA:-}" ] || return 0
+  for folder in "$DATA"/*/; do
+    "$here/bin/roadloop" check drive "$folder" >/dev/null 2>&1 || continue
+    drive "$(basename "$folder")" "$folder"
+  done
+}
+
+bench() {
+  for program in "$here"/bin/gpu_*; do
+    name=$(basename "$program")
+    "$program" | tee "$OUT/$name.txt" || fail "$name"
+    "$program" --sms 16 | tee "$OUT/$name-16sms.txt" || fail "$name on 16 SMs"
+  done
+  "$here/bin/gpu_latency" --json "$OUT/gpu_latency.json" --frames 10000 >/dev/null || fail "latency"
+}
+
+for step in "$@"; do
+  case $step in
+  tests | sanitize | drives | bench) echo "== $step" && "$step" ;;
+  *) echo "run.sh: $step: expected tests, sanitize, drives or bench" >&2 && exit 64 ;;
+  esac
+done
+[ $failed = 0 ] && echo "run.sh: all passed; results in $OUT"
+exit $failed

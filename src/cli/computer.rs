@@ -1,0 +1,116 @@
+//! `--backend`: what computes.
+use std::{fmt, sync::atomic::AtomicBool};
+
+use super::{Failure, replay::Args};
+use crate::{config::Config, frame_loop::MonotonicClock, replay::Replay, sink::Sink};
+#[cfg(feature = "cuda")]
+use crate::{
+    cuda,
+    frame_loop::{CudaBackend, Wanted},
+};
+
+/// Where results are computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum BackendChoice {
+    /// CUDA where it is built and a device is there, else the CPU
+    #[default]
+    Auto,
+    /// The CPU
+    Cpu,
+    /// An NVIDIA GPU
+    Cuda,
+}
+
+/// What computes.
+pub(super) enum Computer {
+    Cpu,
+    #[cfg(feature = "cuda")]
+    Cuda(cuda::Context),
+}
+
+impl Computer {
+    #[cfg(feature = "cuda")]
+    pub fn new(choice: BackendChoice, config: &Config) -> Result<Self, Failure> {
+        if choice == BackendChoice::Cpu {
+            return Ok(Self::Cpu);
+        }
+        match cuda::Context::new(&config.cuda.options()) {
+            Ok(context) => Ok(Self::Cuda(context)),
+            Err(e) if choice == BackendChoice::Auto && e.is_no_device() => {
+                log::info!("no GPU to compute on: {e}");
+                Ok(Self::Cpu)
+            }
+            Err(e) => Err(Failure::gpu(&e)),
+        }
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    pub fn new(choice: BackendChoice, _config: &Config) -> Result<Self, Failure> {
+        if choice == BackendChoice::Cuda {
+            return Err(Failure::unavailable(
+                "--backend cuda: this build has no CUDA backend (feature \"cuda\"); use --backend cpu",
+            ));
+        }
+        Ok(Self::Cpu)
+    }
+
+    /// The name in `summary.json`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            #[cfg(feature = "cuda")]
+            Self::Cuda(_) => "cuda",
+        }
+    }
+
+    pub fn run(
+        &self,
+        args: &Args,
+        replay: &Replay<'_>,
+        config: &Config,
+        sink: &mut (impl Sink + Send),
+        stop: &AtomicBool,
+    ) -> Result<(), Failure> {
+        let (pace, clock) = (args.pace, &MonotonicClock);
+        match self {
+            Self::Cpu => {
+                let pool = rayon::ThreadPoolBuilder::new()
+                    .num_threads(args.threads.map_or(0, usize::from))
+                    .thread_name(|n| format!("loop-{n}"))
+                    .build()
+                    .map_err(|e| {
+                        let asked = args.threads.map_or("one a core".into(), |n| n.to_string());
+                        Failure::internal(format!(
+                            "the threads that compute ({asked}) are refused: {e}; \
+                             fewer with --threads N"
+                        ))
+                    })?;
+                // Once inside the pool the loop is one of its workers, and par_iter allocates
+                // nothing.
+                Ok(pool.install(|| replay.run(config, pace, clock, sink, stop))?)
+            }
+            // The thread that made the context is the one that may use it.
+            #[cfg(feature = "cuda")]
+            Self::Cuda(context) => {
+                Ok(
+                    replay.run_on(config, pace, clock, sink, stop, |rectification, shape| {
+                        let backend =
+                            CudaBackend::new(context, config, rectification, shape, Wanted::ALL)?;
+                        let slot = backend.slot();
+                        Ok((backend, slot))
+                    })?,
+                )
+            }
+        }
+    }
+}
+
+impl fmt::Display for Computer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("the CPU"),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(context) => write!(f, "{}", context.device()),
+        }
+    }
+}
