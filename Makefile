@@ -11,7 +11,7 @@ demo: setup
 	$(CARGO) build --release
 	./target/release/roadloop demo --out $(DEMO) --force
 
-test: fmt lint unit release-tests
+test: fmt lint unit release-tests cuda-check
 	@echo "make test: all checks passed"
 
 setup:
