@@ -126,7 +126,10 @@ type P8 = DevicePtr<u8>;
 type P16 = DevicePtr<u16>;
 type P32 = DevicePtr<u32>;
 
-#[expect(clippy::type_complexity, reason = "the parameters of the kernels, in their order")]
+#[expect(
+    clippy::type_complexity,
+    reason = "the parameters of the kernels, in their order"
+)]
 struct Kernels {
     census: Function<(P8, P8, P32, P32, P8, P32, u64, u32, u32, u32, u32)>,
     costs: Function<(P32, P32, P8, P8, u32)>,
