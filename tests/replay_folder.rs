@@ -40,6 +40,8 @@ fn options(save: &str) -> FolderOptions {
             version: "0.1.0".into(),
             config_hash: "0123456789abcdef".into(),
             calib_hash: "<&>".into(),
+            drive: "drives/06".into(),
+            pace: "max".into(),
         },
     }
 }

@@ -20,7 +20,7 @@ use crate::{
         FolderOptions, Full, ReplayFolder, SaveSet, Sink, SinkError, View, check_apart,
         summary::{Provenance, Summary},
     },
-    source::{Drive, DriveOptions, MaskSource, SourceError},
+    source::{Drive, DriveOptions, MaskSource, Segment, SourceError},
 };
 
 /// A recorded drive to stixels, pictures, timing and a digest.
@@ -204,6 +204,14 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
             version: env!("CARGO_PKG_VERSION").into(),
             config_hash: format!("{:016x}", config.hash()),
             calib_hash: format!("{:016x}", replay.calib_hash()),
+            drive: match &args.frames {
+                Some(_) => format!("{}, {}", args.drive.display(), places(&drive)),
+                None => args.drive.display().to_string(),
+            },
+            pace: match args.pace {
+                Pace::Max => "max".into(),
+                Pace::Realtime => "realtime".into(),
+            },
         },
     };
     let mut sink = Watched {
@@ -241,6 +249,18 @@ fn check_inputs(args: &Args, config: &Config, drive: &Drive) -> Result<(), Failu
         config.check_size(segment.size).map_err(Failure::config)?;
     }
     Ok(())
+}
+
+/// Which of its frames are replayed, such as `frames 10..20`.
+fn places(drive: &Drive) -> String {
+    let at = |s: &Segment| (s.frames.start, s.frames.end);
+    match (
+        drive.segments().first().map(at),
+        drive.segments().last().map(at),
+    ) {
+        (Some((start, _)), Some((_, end))) => format!("frames {start}..{end}"),
+        _ => "no frames".into(),
+    }
 }
 
 fn bar(frames: usize) -> ProgressBar {

@@ -127,6 +127,12 @@ pub struct Provenance {
     pub config_hash: String,
     /// Of the calibration, 16 hexadecimal digits.
     pub calib_hash: String,
+    /// The drive as it was named, and the places of its frames where only a part was replayed.
+    #[serde(default)]
+    pub drive: String,
+    /// `max` or `realtime`.
+    #[serde(default)]
+    pub pace: String,
 }
 
 /// What `summary.json` says.
@@ -407,6 +413,8 @@ mod tests {
             version: "1.2.3".into(),
             config_hash: "00".into(),
             calib_hash: "11".into(),
+            drive: "d".into(),
+            pace: "max".into(),
         });
         let mut digest = super::super::digest::Digest::new();
         digest
@@ -431,7 +439,9 @@ mod tests {
                 "preset",
                 "version",
                 "config_hash",
-                "calib_hash"
+                "calib_hash",
+                "drive",
+                "pace"
             ]
         );
         assert_eq!(json["frames"], 1001);

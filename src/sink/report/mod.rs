@@ -290,6 +290,8 @@ fn provenance(page: &mut String, results: &Results) {
         ("preset".to_owned(), &p.preset),
         ("configuration, hash".to_owned(), &p.config_hash),
         ("calibration, hash".to_owned(), &p.calib_hash),
+        ("drive".to_owned(), &p.drive),
+        ("pace".to_owned(), &p.pace),
         ("digest".to_owned(), &s.digest),
     ];
     let parts = parts.map(|(part, hash)| (format!("digest of {part}"), hash));
