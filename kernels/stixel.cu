@@ -307,6 +307,11 @@ __device__ void helpers_meet(int threads) {
 #else
 #define SLOW_HELPERS
 #endif
+#ifdef STIXEL_SLOW_CUTS
+#define SLOW_CUTS __nanosleep(20000 * (warp % 3));
+#else
+#define SLOW_CUTS
+#endif
 #ifdef STIXEL_PROFILE
 #define STAMP(n)                                                                                         \
     {                                                                                                    \
@@ -403,6 +408,8 @@ struct Column {
     __device__ void pair_rows(Prepared<TALL> &to, int t0);
     __device__ void step_row(Prepared<TALL> &to, int t);
     __device__ void list_cuts(int t0, int tiles, Cost limit);
+    template <int N>
+    __device__ bool best_of(const int (&cuts_from)[N], Sum sum, unsigned count, Cost &cost, int &from) const;
     template <int N>
     __device__ void try_cuts(const int (&cuts_from)[N], Sum sum, unsigned count, Cost best_row, bool inside, Cost &cost, int &from,
                              Cost &limit);
@@ -665,11 +672,10 @@ __device__ void Column<TALL>::list_cuts(int t0, int tiles, Cost limit) {
     }
 }
 
-// Some cuts for the rows T of the lanes; equal cost: the lowest cut wins.
+// Some cuts for the rows T of the lanes; equal cost: the lowest cut wins. Whether one was better.
 template <bool TALL>
 template <int N>
-__device__ void Column<TALL>::try_cuts(const int (&cuts_from)[N], Sum sum, unsigned count, Cost best_row, bool inside, Cost &cost,
-                                       int &from, Cost &limit) {
+__device__ bool Column<TALL>::best_of(const int (&cuts_from)[N], Sum sum, unsigned count, Cost &cost, int &from) const {
     const int lane = lane_id();
     Cost found[N];
 #pragma unroll
@@ -683,8 +689,16 @@ __device__ void Column<TALL>::try_cuts(const int (&cuts_from)[N], Sum sum, unsig
             better = true;
         }
     }
-    if (__any_sync(ALL_LANES, better)) {
-        const Cost others = atomicMin(&s.bound[lane], cost);
+    return better;
+}
+
+// The same, and the bound that all warps share.
+template <bool TALL>
+template <int N>
+__device__ void Column<TALL>::try_cuts(const int (&cuts_from)[N], Sum sum, unsigned count, Cost best_row, bool inside, Cost &cost,
+                                       int &from, Cost &limit) {
+    if (__any_sync(ALL_LANES, best_of(cuts_from, sum, count, cost, from))) {
+        const Cost others = atomicMin(&s.bound[lane_id()], cost);
         limit = warp_max(inside ? min(others, cost) - best_row : -T::INF);
     }
 }
@@ -1033,11 +1047,13 @@ __device__ void solve_columns(const Tables &k, const std::uint16_t *disparity, s
                     from = INT_MAX;
                 }
                 if (next > 0) {
+                    SLOW_CUTS
                     const Sum sum = c.sums[to];
                     const unsigned count = c.counts[to];
                     const Cost best_row = c.least[to];
-                    const Cost others = atomicMin(&s.bound[lane], cost);
-                    Cost limit = warp_max(t < h ? min(others, cost) - best_row : -INF);
+                    // All warps must see the same cuts alive, since they share them out by rank: the
+                    // bound of P4, below which no warp's cost is, stays as it is until all are done.
+                    const Cost limit = warp_max(t < h ? s.bound[lane] - best_row : -INF);
                     const bool live = c.keys[done * TILE + lane] <= limit;
                     const unsigned all = __ballot_sync(ALL_LANES, live);
                     const int rank = __popc(all & ((1u << lane) - 1));
@@ -1049,7 +1065,7 @@ __device__ void solve_columns(const Tables &k, const std::uint16_t *disparity, s
                             some[n] = mine ? next * TILE - 1 - __clz(mine) : some[0];
                             if (mine) mine ^= 1u << (some[n] - done * TILE);
                         }
-                        c.try_cuts(some, sum, count, best_row, t < h, cost, from, limit);
+                        c.best_of(some, sum, count, cost, from);
                     }
                 }
                 if (warp > 0) {
