@@ -41,15 +41,18 @@ fi
 if [ ! -x "$dest/cuda-12.4/bin/nvcc" ]; then
   for tool in apt-get dpkg; do
     command -v "$tool" >/dev/null || {
-      echo "cuda-toolchain: no $tool, so no CUDA 12.4: install it from https://developer.nvidia.com/cuda-toolkit-archive" >&2
+      echo "cuda-toolchain: no $tool, so no CUDA 12.4: install the CUDA toolkit" >&2
       exit 69
     }
   done
   echo "cuda-toolchain: fetching the compiler of CUDA 12.4" >&2
-  # Debian's own mirror as this system has it set up; elsewhere the public one.
+  # Debian's mirror as this system has it set up.
   mirror=$({ cat /etc/apt/sources.list /etc/apt/sources.list.d/*.{list,sources} 2>/dev/null || true; } |
     sed -n -e 's/^URIs: *\([^ ]*debian\/\{0,1\}\) *$/\1/p' -e 's/^deb \([^ ]*debian\/\{0,1\}\) .*/\1/p' | head -n 1)
-  mirror=${mirror:-https://deb.debian.org/debian}
+  [ -n "$mirror" ] || {
+    echo "cuda-toolchain: no Debian mirror in /etc/apt, so no CUDA 12.4: install the CUDA toolkit" >&2
+    exit 69
+  }
   mkdir -p "$work"/{parts,lists/partial,cache/archives/partial,deb,x,h}
   chmod 755 "$work"
   printf 'Types: deb\nURIs: %s\nSuites: trixie\nComponents: non-free\nSigned-By: %s\n' \
