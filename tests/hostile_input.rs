@@ -473,25 +473,6 @@ fn values_out_of_range_are_named_where_they_stand() {
 }
 
 #[test]
-fn threads_that_are_refused_are_named() {
-    let tmp = folder();
-    let drive = drive(tmp.path(), 2);
-    let out = tmp.path().join("out");
-    // A thread takes 2 MiB of addresses for its stack.
-    let script = "ulimit -v 1000000; exec \"$0\" \"$@\"";
-    let output = Command::new("sh")
-        .args(["-c", script, ROADLOOP, "replay", path(&drive)])
-        .args(["--out", path(&out), "--threads", "1024"])
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(70), "{text}");
-    assert!(text.contains("threads") && text.contains("1024"), "{text}");
-    assert!(text.contains("--threads"), "{text}");
-    assert!(!out.exists());
-}
-
-#[test]
 fn the_ends_of_what_is_taken_can_be_computed() {
     let tmp = folder();
     let root = tmp.path();
