@@ -1,11 +1,11 @@
 //! Once warm, the loop thread allocates nothing per frame. Meaningful in the release profile
 //! (`make release-tests`); it holds in the others too.
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-    sync::atomic::AtomicBool,
-};
+#[path = "common/heap.rs"]
+mod heap;
 
+use std::sync::atomic::AtomicBool;
+
+use heap::allocations;
 use roadloop::{
     calib::{Distortion, Lens, Pinhole, RawPair, Rig},
     config::Config,
@@ -14,51 +14,6 @@ use roadloop::{
     sink::{FolderOptions, Full, ReplayFolder, Sink, SinkError, View, summary::Provenance},
     source::{Next, Source},
 };
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// Counts what each thread allocates.
-struct Counting;
-
-fn count() {
-    // A thread at its end has no counter any more.
-    let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
-}
-
-// SAFETY: hands everything to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.realloc(ptr, layout, new_size) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn allocations() -> u64 {
-    ALLOCATIONS.with(Cell::get)
-}
 
 const SIZE: Size = Size::new(320, 120);
 const FRAMES: usize = 24;

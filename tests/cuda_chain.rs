@@ -2,12 +2,13 @@
 #[path = "common/gpu.rs"]
 #[macro_use]
 mod gpu;
+#[path = "common/heap.rs"]
+mod heap;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
 
 use gpu::setup;
+use heap::allocations;
 use nalgebra::{Rotation3, Vector3};
 use roadloop::{
     calib::{Distortion, Lens, Pinhole, RawPair, Rectification, Rig},
@@ -456,34 +457,11 @@ fn two_runs_of_a_drive_give_one_digest() {
     assert_eq!(run(), run());
 }
 
-/// Counts allocations of the thread.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: hands everything on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
 struct Counts(Vec<u64>);
 
 impl Sink for Counts {
     fn frame(&mut self, _view: View<'_>, _result: &FrameResult) -> Result<(), SinkError> {
-        self.0.push(ALLOCATIONS.with(Cell::get));
+        self.0.push(allocations());
         Ok(())
     }
 

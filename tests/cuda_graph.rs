@@ -2,12 +2,13 @@
 #[path = "common/gpu.rs"]
 #[macro_use]
 mod gpu;
+#[path = "common/heap.rs"]
+mod heap;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::rc::Rc;
 
 use gpu::{Add, add, device, host, pinned, setup};
+use heap::allocations;
 use roadloop::cuda::*;
 
 gpu_tests![
@@ -266,30 +267,6 @@ fn events_take_the_time_and_free_buffers() {
     assert!(to.read().unwrap().iter().all(|&v| v == 5));
 }
 
-/// Counts allocations of the thread.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: hands everything on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
-
 fn the_frame_path_allocates_nothing() {
     let (context, stream) = setup();
     let add = add(&context);
@@ -329,12 +306,12 @@ fn the_frame_path_allocates_nothing() {
     for n in 0..10 {
         assert_eq!(frame(n), Ok(2 * n + 9));
     }
-    let before = ALLOCATIONS.get();
+    let before = allocations();
     let mut right = 0;
     for n in 0..1000 {
         right += u32::from(frame(n) == Ok(2 * n + 9));
     }
-    let made = ALLOCATIONS.get() - before;
+    let made = allocations() - before;
     assert_eq!(
         (right, made),
         (1000, 0),

@@ -1,53 +1,16 @@
 //! Decoding ahead of the loop: order, waiting, buffers that go round, the end.
 mod common;
+#[path = "common/heap.rs"]
+mod heap;
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-    fs,
-    path::Path,
-    sync::Mutex,
-};
+use std::{fs, path::Path, sync::Mutex};
 
+use heap::allocations;
 use roadloop::{
     frame::{Camera, FrameSet, Gap, Image, Size},
     source::{Drive, DriveOptions, Next, Prefetch, Source},
 };
 use tempfile::TempDir;
-
-/// Counts what the thread that asks takes from the heap.
-struct Counting;
-
-thread_local! {
-    static TAKEN: Cell<usize> = const { Cell::new(0) };
-}
-
-fn count() {
-    // Not there any more while the thread ends.
-    let _ = TAKEN.try_with(|n| n.set(n.get() + 1));
-}
-
-// SAFETY: everything is handed to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
-        unsafe { System.alloc_zeroed(layout) }
-    }
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        unsafe { System.realloc(at, layout, size) }
-    }
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static HEAP: Counting = Counting;
 
 fn options() -> DriveOptions {
     DriveOptions {
@@ -151,7 +114,7 @@ fn asking_allocates_nothing() {
     let (_dir, drive) = drive(400);
     for threads in [1, 2] {
         let mut source = Prefetch::with_threads(&drive, 0, 3, threads).unwrap();
-        let before = TAKEN.get();
+        let before = allocations();
         for k in 0..400 {
             match source.next(u64::MAX) {
                 Next::Frame(set) => source.recycle(set),
@@ -159,7 +122,7 @@ fn asking_allocates_nothing() {
                 other => panic!("{other:?}"),
             }
         }
-        assert_eq!(TAKEN.get() - before, 0, "allocations in 400 frames");
+        assert_eq!(allocations() - before, 0, "allocations in 400 frames");
     }
 }
 
