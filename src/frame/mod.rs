@@ -1,7 +1,12 @@
-//! The nouns: images, disparity, road, stixels, frame sets and results, and names for gaps.
+//! The nouns: images, disparity, road, stixels, motion, foreground, logos, frame sets and results,
+//! and names for gaps.
 mod camera;
+mod foreground;
 mod gap;
 mod image;
+mod logo;
+mod mono;
+mod motion;
 pub mod png;
 mod result;
 mod road;
@@ -10,8 +15,12 @@ mod stixel;
 mod time;
 
 pub use camera::Camera;
+pub use foreground::{Foreground, ForegroundState};
 pub use gap::Gap;
 pub use image::{Image, Size};
+pub use logo::{Logo, LogoState, Logos, MAX_LOGOS};
+pub use mono::{MonoFrame, MonoImage, PixelKind};
+pub use motion::{Motion, MotionState};
 pub use result::{FrameResult, GapSet, MAX_STAGES, Outcome, StageTiming, Timing};
 pub use road::{Road, RoadOrigin};
 pub use set::{FrameId, FrameSet};
