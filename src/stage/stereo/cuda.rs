@@ -476,7 +476,10 @@ fn winner_shared(d: usize) -> u32 {
     let chain = d / 2;
     let (pixels, parts) = if d == 256 { (16, 8) } else { (32, 4) };
     let ring = chain.max(pixels) + 2 * pixels;
-    ((ring + pixels) * (chain + parts) * 4) as u32
+    let twice = pixels.max(4 * parts);
+    let found = 3 * 2 * parts * (pixels + 32 / parts);
+    let waiting = 256;
+    (((ring + twice) * (chain + 4) + found + waiting) * 4) as u32
 }
 
 fn kernels(
