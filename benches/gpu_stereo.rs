@@ -1,5 +1,5 @@
 //! What the stereo stage takes on a GPU:
-//! `gpu_stereo [--sms N] [--launches N] [--shape 0|1] [--full] [--size WxH] [--input street|noise]`.
+//! `gpu_stereo [--sms N] [--launches N] [--shape N] [--full] [--size WxH] [--input street|noise]`.
 //! Times between events around and inside the launch of a graph, in microseconds; a line for
 //! people and one of JSON for each size, input and number of paths.
 use std::rc::Rc;
@@ -107,7 +107,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                         &arena,
                         &reserved,
                         None,
-                        cuda::PathShape::ALL[(shape as usize).min(1)],
+                        cuda::PathShape::ALL[shape as usize % cuda::PathShape::ALL.len()],
                     )?,
                     None => cuda::Plan::new(&context, &stream, &arena, &reserved, None)?,
                 };

@@ -8,21 +8,22 @@ namespace {
 // One block a row, walking along it tile by tile. First the lanes are disparities: they sum up
 // the paths of the tile's pixels into keys, sum * 16 + step, two of 16 bits a word: word i has
 // the disparities i and i + D/2. Then threads are pixels (PARTS of them for one, each with every
-// PARTSth four words): of the left image, along the words of a pixel, and of the right image,
-// along the words i of the pixels k + i. So both find their least sum without a lane's talking to
-// others.
+// PARTSth word): of the left image, along the words of a pixel, and of the right image, along
+// the words i of the pixels k + i. So both find their least sum without a lane's talking to others.
 template <int D>
 struct Tile {
     static constexpr int CHAIN = D / 2;
     static constexpr int PIXELS = D == 256 ? 16 : 32;
     static constexpr int PARTS = D == 256 ? 8 : 4;
-    // Words of a part; word 4 (PARTS m + part) + c is its step 4 m + c.
+    // Words of a part; word PARTS step + part.
     static constexpr int STEPS = CHAIN / PARTS;
-    // Words from pixel to pixel: 8 pixels' same four words are then in different banks.
-    static constexpr int STRIDE = CHAIN + 4;
-    // Words that the right image's threads take before they ask whether the ring is at its end.
-    static constexpr int PIECE = PIXELS > 4 * PARTS ? PIXELS : 4 * PARTS;
-    // Pixels that are kept; the first PIECE are there twice, so that a window can go on past the
+    // Words from pixel to pixel: threads side by side then hit different banks.
+    static constexpr int STRIDE = CHAIN + PARTS;
+    // At D = 128 the words from 32 on have every two fours of them swapped: the lanes of a pixel
+    // then store to different banks.
+    static constexpr int SWAPPED = D == 128 ? 4 : 0;
+    __host__ __device__ static constexpr int place(int word) { return word ^ (word / 32 % 2 * SWAPPED); }
+    // Pixels that are kept; the first PIXELS are there twice, so that a window can go on past the
     // end.
     static constexpr int RING = (CHAIN > PIXELS ? CHAIN : PIXELS) + 2 * PIXELS;
     // Lanes of a pixel, and their words of the volume.
@@ -35,10 +36,9 @@ struct Tile {
     static constexpr int PADDED = PIXELS + 32 / PARTS;
     static constexpr int FOUND = PARTS * PADDED * 4;
     static constexpr int RING_END = RING * STRIDE * 4;
-    static constexpr int FIRST = (RING + PIECE) * STRIDE * 4, SECOND = FIRST + 2 * FOUND, RIGHT = SECOND + 2 * FOUND;
+    static constexpr int FIRST = (RING + PIXELS) * STRIDE * 4, SECOND = FIRST + 2 * FOUND, RIGHT = SECOND + 2 * FOUND;
     static constexpr int WAITS = RIGHT + 2 * FOUND;
-    static_assert(STEPS <= 16 && STEPS % 4 == 0 && PIXELS * PARTS == 128 && RING % PIXELS == 0, "");
-    static_assert(CHAIN % PIECE == 0 && PIECE % PIXELS == 0 && RING >= PIECE && STRIDE % 8 == 4, "");
+    static_assert(STEPS <= 16 && PIXELS * PARTS == 128 && RING % PIXELS == 0, "");
 };
 
 constexpr u32 NO_SUM = 0xfff;
@@ -63,8 +63,7 @@ template <int D>
 constexpr u32 PLACES = 16 * Tile<D>::PARTS;
 template <int D>
 __device__ inline u32 place_of(u32 key, u32 part) {
-    constexpr u32 PARTS = Tile<D>::PARTS;
-    return key * PARTS + 4 * part - (key & 3) * (PARTS - 1);
+    return key * Tile<D>::PARTS + part;
 }
 template <int D>
 __device__ inline u32 low_of(u32 key, u32 part) {
@@ -86,14 +85,6 @@ __device__ inline u32 read_shared(u32 at) {
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(at) : "memory");
     return word;
 }
-__device__ inline Words<4> read_shared_words(u32 at) {
-    Words<4> words;
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
-                 : "r"(at)
-                 : "memory");
-    return words;
-}
 __device__ inline void write_shared(u32 at, u32 word) {
     asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(word) : "memory");
 }
@@ -114,20 +105,20 @@ template <int D, int PATHS>
 __device__ inline void winners(const Arguments &to) {
     using T = Tile<D>;
     constexpr u32 PIXELS = T::PIXELS, PARTS = T::PARTS, CHAIN = T::CHAIN, RING = T::RING, STRIDE = T::STRIDE;
-    constexpr u32 LANES = T::LANES, WORDS = T::WORDS, PIECE = T::PIECE, PADDED = T::PADDED, FOUND = T::FOUND;
+    constexpr u32 LANES = T::LANES, WORDS = T::WORDS, PADDED = T::PADDED, FOUND = T::FOUND;
     // Bytes from a tile to the next, and of the whole ring.
     constexpr u32 TILE_BYTES = PIXELS * STRIDE * 4, RING_END = T::RING_END;
     extern __shared__ __align__(16) u32 shared_words[];
     const u32 ring = kept<PATHS>(static_cast<u32>(__cvta_generic_to_shared(shared_words)));
     const u32 w = to.width, thread = threadIdx.x;
     const std::size_t row = static_cast<std::size_t>(blockIdx.x) * w;
-    // Eight threads side by side store four words each: of one pixel, or, where a lane has eight
-    // words, of two.
-    constexpr bool PAIRED = WORDS == 4;
-    const u32 lane = PAIRED ? thread % 4 + thread / 8 % (LANES / 4) * 4 : thread % LANES;
-    const u32 pixel = kept<PATHS>(PAIRED ? thread / (2 * LANES) * 2 + thread / 4 % 2 : thread / LANES);
-    const u32 own_step = kept<PATHS>(WORDS * lane / 2 / PARTS * 4 * 0x00010001u);
-    const u32 own_words = kept<PATHS>(ring + (pixel * STRIDE + 2 * WORDS * lane) * 4);
+    const u32 lane = thread % LANES, pixel = kept<PATHS>(thread / LANES);
+    const u32 own_step = kept<PATHS>(2 * WORDS * lane / PARTS * 0x00010001u);
+    // Where this lane's words go, four at a time.
+    u32 own_words[WORDS / 2];
+#pragma unroll
+    for (u32 n = 0; n < WORDS / 2; n++)
+        own_words[n] = kept<PATHS>(ring + (pixel * STRIDE + T::place(2 * WORDS * lane + 4 * n)) * 4);
 
     const u8 *from = to.paths + (row + pixel) * D + 4 * WORDS * lane;
     Words<WORDS> next[PATHS];
@@ -143,18 +134,11 @@ __device__ inline void winners(const Arguments &to) {
         from += PIXELS * D;
     };
     load(pixel);
-    // Of a search: of the left image eight threads side by side have eight pixels; of the right
-    // image all parts of a pixel, one with words that are 0 mod 4 apart, one with 1, and so on.
-    const u32 searcher = thread % 128;
+    // Of a search.
     const bool left_side = thread < 128;
-    const u32 which = left_side ? searcher % PIXELS : searcher / PARTS;
-    const u32 part = left_side ? searcher / PIXELS : searcher % PARTS;
+    const u32 which = thread % 128 / PARTS, part = thread % PARTS;
     const u32 slot = kept<PATHS>(ring + T::FIRST + (left_side ? 0 : 4 * FOUND) + (part * PADDED + which) * 4);
-    u32 window[4];
-#pragma unroll
-    for (u32 c = 0; c < 4; c++)
-        window[c] = kept<PATHS>(ring + (which * STRIDE + (4 * part + (c + part) % 4) * (STRIDE + 1)) * 4);
-    if (left_side) window[0] = kept<PATHS>(ring + (which * STRIDE + 4 * part) * 4);
+    const u32 window = kept<PATHS>(ring + ((left_side ? which : which + part) * STRIDE + part) * 4);
 
     const u32 own_tiles = div_up(w, PIXELS);
     const u32 tiles = to.left_right ? div_up(w - 1 + D, PIXELS) : own_tiles;
@@ -175,19 +159,20 @@ __device__ inline void winners(const Arguments &to) {
                     all += next[r].word[n];
                     b += bytes_of(next[r].word[n], 0, 0x4341);
                 }
-                const u32 step = own_step + (2 * n & 3) * 0x00010001u;
+                // Two words side by side are of the same step: PARTS is even.
+                const u32 step = own_step + 2 * n / PARTS * 0x00010001u;
                 keys[n / 2].word[2 * n & 3] = all * 16 + step - b * 4096;
-                keys[n / 2].word[(2 * n & 3) + 1] = b * 16 + (step + 0x00010001u);
+                keys[n / 2].word[(2 * n & 3) + 1] = b * 16 + step;
             }
             if (x >= w || (to.mask != nullptr && to.mask[row + x] == 0)) {
 #pragma unroll
                 for (u32 n = 0; n < 2 * WORDS; n++) keys[n / 4].word[n % 4] = 0xffffffffu;
             }
 #pragma unroll
-            for (u32 n = 0; n < WORDS / 2; n++) write_shared(own_words + base + 16 * n, keys[n]);
-            if (base < PIECE * STRIDE * 4)
+            for (u32 n = 0; n < WORDS / 2; n++) write_shared(own_words[n] + base, keys[n]);
+            if (base < PIXELS * STRIDE * 4)
 #pragma unroll
-                for (u32 n = 0; n < WORDS / 2; n++) write_shared(own_words + base + RING_END + 16 * n, keys[n]);
+                for (u32 n = 0; n < WORDS / 2; n++) write_shared(own_words[n] + base + RING_END, keys[n]);
             load(x + PIXELS);
         }
         __syncthreads();
@@ -202,13 +187,10 @@ __device__ inline void winners(const Arguments &to) {
                     second = min_pair(second, max_pair(one, other), max_pair(first, lower));
                     first = min_pair(first, lower);
                 };
-                const u32 words = window[0] + base;
+                const u32 words = window + base;
 #pragma unroll
-                for (u32 s = 0; s < T::STEPS / 4; s++) {
-                    const Words<4> four = read_shared_words(words + 16 * PARTS * s);
-                    take(four.word[0], four.word[1]);
-                    take(four.word[2], four.word[3]);
-                }
+                for (u32 s = 0; s < T::STEPS; s += 2)
+                    take(read_shared(words + T::place(PARTS * s) * 4), read_shared(words + T::place(PARTS * (s + 1)) * 4));
                 write_shared(slot + parity, first);
                 write_shared(slot + parity + 2 * FOUND, second);
             }
@@ -217,16 +199,13 @@ __device__ inline void winners(const Arguments &to) {
             // (What is found for a k < 0 is not looked at.)
             u32 least = 0xffffffffu;
 #pragma unroll
-            for (u32 piece = 0; piece < CHAIN; piece += PIECE) {
+            for (u32 piece = 0; piece < CHAIN; piece += PIXELS) {
                 // Where the window starts in the ring is the same for all threads.
                 u32 start = base + (1 + RING - CHAIN + piece) * STRIDE * 4;
                 if (start >= RING_END) start -= RING_END;
+                auto at = [&](u32 i) { return read_shared(window + start + (i * STRIDE + T::place(piece + i)) * 4); };
 #pragma unroll
-                for (u32 i = 0; i < PIECE; i += 4 * PARTS) {
-                    const u32 at = start + (piece + i * (STRIDE + 1)) * 4;
-                    least = min_pair(least, read_shared(window[0] + at), read_shared(window[1] + at));
-                    least = min_pair(least, read_shared(window[2] + at), read_shared(window[3] + at));
-                }
+                for (u32 i = 0; i < PIXELS; i += 2 * PARTS) least = min_pair(least, at(i), at(i + PARTS));
             }
             write_shared(slot + parity, least);
         }
@@ -265,7 +244,7 @@ __device__ inline void winners(const Arguments &to) {
                 if (to.subpixel && d > 0 && d < D - 1) {
                     const u32 words = ring + last_base + local * STRIDE * 4;
                     auto sum_of = [&](u32 d) {
-                        return static_cast<int>(read_shared(words + d % CHAIN * 4) >> (d < CHAIN ? 4 : 20) & NO_SUM);
+                        return static_cast<int>(read_shared(words + T::place(d % CHAIN) * 4) >> (d < CHAIN ? 4 : 20) & NO_SUM);
                     };
                     const int before = sum_of(d - 1), after = sum_of(d + 1);
                     const int q = before - 2 * static_cast<int>(sum) + after;

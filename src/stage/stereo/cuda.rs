@@ -346,11 +346,9 @@ impl Plan {
             ),
         )?;
         mark("census")?;
-        // 256 threads with 16 disparities of 4 pixels each.
-        let cost_tile = 256 * 64 / d as u32;
         self.kernels.costs.launch(
             stream,
-            LaunchShape::new([w.div_ceil(cost_tile), h, 1], [256, 1, 1]),
+            LaunchShape::new([w.div_ceil(256), h, 1], [128, 1, 1]),
             &(
                 self.left_census.ptr(),
                 self.right_census.ptr(),
@@ -476,10 +474,9 @@ fn winner_shared(d: usize) -> u32 {
     let chain = d / 2;
     let (pixels, parts) = if d == 256 { (16, 8) } else { (32, 4) };
     let ring = chain.max(pixels) + 2 * pixels;
-    let twice = pixels.max(4 * parts);
     let found = 3 * 2 * parts * (pixels + 32 / parts);
     let waiting = 256;
-    (((ring + twice) * (chain + 4) + found + waiting) * 4) as u32
+    (((ring + pixels) * (chain + parts) + found + waiting) * 4) as u32
 }
 
 fn kernels(
@@ -491,33 +488,28 @@ fn kernels(
     let matching = Module::load(context, "stereo")?;
     let winners = Module::load(context, "stereo_winners")?;
     let filters = Module::load(context, "stereo_filters")?;
-    let (costs, paths) = match params.disparities {
+    let (costs, paths, winner) = match params.disparities {
         64 => (
             "stereo_costs_64",
             ["stereo_paths_64_4_8", "stereo_paths_64_4_4"],
+            ["stereo_winners_64_4", "stereo_winners_64_8"],
         ),
         128 => (
             "stereo_costs_128",
             ["stereo_paths_128_4_8", "stereo_paths_128_4_4"],
+            ["stereo_winners_128_4", "stereo_winners_128_8"],
         ),
         _ => (
             "stereo_costs_256",
             ["stereo_paths_256_4_8", "stereo_paths_256_4_4"],
+            ["stereo_winners_256_4", "stereo_winners_256_8"],
         ),
-    };
-    let winner = match (params.disparities, params.paths) {
-        (64, 4) => "stereo_winners_64_4",
-        (128, 4) => "stereo_winners_128_4",
-        (_, 4) => "stereo_winners_256_4",
-        (64, _) => "stereo_winners_64_8",
-        (128, _) => "stereo_winners_128_8",
-        _ => "stereo_winners_256_8",
     };
     let kernels = Kernels {
         census: matching.function("stereo_census")?,
         costs: matching.function(costs)?,
         paths: matching.function(paths[shape as usize])?,
-        winners: winners.function(winner)?,
+        winners: winners.function(winner[usize::from(params.paths == 8)])?,
         median: filters.function("stereo_median")?,
         speckle_runs: filters.function("stereo_speckle_runs")?,
         speckle_join: filters.function("stereo_speckle_join")?,
