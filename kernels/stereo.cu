@@ -111,7 +111,7 @@ __device__ inline void costs(const u32 *left, const u32 *right, const u8 *mask, 
     // Words of a pixel in `staged`: no two lanes then meet in a bank.
     constexpr int PITCH = D / 4 + 3;
     // For each right pixel the two words of each of the four lanes that share a column.
-    __shared__ __align__(8) u32 columns[(COST_PIXELS + D + 2) * 8];
+    __shared__ __align__(16) u32 columns[(COST_PIXELS + D + 2) * 8];
     __shared__ u32 staged[COST_THREADS / 32][16 * PITCH];
     // Left words with the free bit; 0 outside and where masked.
     __shared__ u32 lefts[COST_PIXELS];
@@ -122,18 +122,22 @@ __device__ inline void costs(const u32 *left, const u32 *right, const u8 *mask, 
         const bool used = x0 + i < w && (mask == nullptr || mask[start + x0 + i] != 0);
         lefts[i] = used ? left[start + x0 + i] | 1u << FREE_BIT : 0;
     }
-    for (int i = static_cast<int>(threadIdx.x); i < (COST_PIXELS + D + 2) * 4; i += COST_THREADS) {
-        const int x = first_column + i / 4, t = i % 4;
-        Words<2> pair = {{0, 0}};
-        u32 bits = OUTSIDE_COST;
-        if (x >= 0 && x < w) {
-            const u32 word = right[start + x];
-            bits = __popc(word);
-            pair.word[0] = (word >> t & 0x01010101u) * 254 + 0x01010101u;
-            pair.word[1] = (word >> (t + 4) & 0x01010101u) * 254 + 0x01010101u;
+    constexpr int RIGHTS = COST_PIXELS + D + 2;
+#pragma unroll 2
+    for (int n = 0; n < (RIGHTS + COST_THREADS - 1) / COST_THREADS; n++) {
+        const int i = n * COST_THREADS + static_cast<int>(threadIdx.x), x = first_column + i;
+        if (i >= RIGHTS) break;
+        const bool inside = x >= 0 && x < w;
+        const u32 word = inside ? right[start + x] : 0;
+        const u32 bits = inside ? static_cast<u32>(__popc(word)) : OUTSIDE_COST;
+        Words<4> four[2];
+#pragma unroll
+        for (int t = 0; t < 8; t++) {
+            const u32 bytes = inside ? (word >> t & 0x01010101u) * 254 + 0x01010101u : 0;
+            four[t % 4 / 2].word[t % 2 * 2 + t / 4] = t == FREE_BIT % 8 ? (bytes & 0x00ffffffu) | bits << 24 : bytes;
         }
-        if (t == FREE_BIT % 8) pair.word[0] = (pair.word[0] & 0x00ffffffu) | bits << 24;
-        store_words(columns + 2 * i, pair);
+        store_words(columns + 8 * i, four[0]);
+        store_words(columns + 8 * i + 4, four[1]);
     }
     __syncthreads();
     const int lane = lane_id(), g = lane / 4, t = lane % 4, odd = warp_id() % 2;
@@ -256,7 +260,7 @@ __device__ inline void costs(const u32 *left, const u32 *right, const u8 *mask, 
 
 // Blocks of 128 for 256 pixels of a row. The mask may be null.
 #define COSTS(D)                                                                                                     \
-    extern "C" __global__ void __launch_bounds__(COST_THREADS)                                                       \
+    extern "C" __global__ void __launch_bounds__(COST_THREADS, D == 256 ? 2 : D == 128 ? 6 : 5) \
         stereo_costs_##D(const u32 *left, const u32 *right, const u8 *mask, u8 *volume, u32 width) {                 \
         costs<D>(left, right, mask, volume, width);                                                                  \
     }
@@ -485,5 +489,11 @@ PATHS(64, 4, 8)
 PATHS(64, 4, 4)
 PATHS(128, 4, 8)
 PATHS(128, 4, 4)
+PATHS(128, 4, 3)
+PATHS(128, 4, 2)
 PATHS(256, 4, 8)
 PATHS(256, 4, 4)
+PATHS(64, 4, 3)
+PATHS(64, 4, 2)
+PATHS(256, 4, 3)
+PATHS(256, 4, 2)

@@ -150,11 +150,15 @@ pub enum PathShape {
     Deep,
     /// Batches of 4: more warps at a time.
     Dense,
+    /// A.
+    A,
+    /// B.
+    B,
 }
 
 impl PathShape {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Deep, Self::Dense];
+    pub const ALL: [Self; 4] = [Self::Deep, Self::Dense, Self::A, Self::B];
 
     /// The best for so many multiprocessors.
     pub fn of_sms(sms: u32) -> Self {
@@ -451,7 +455,7 @@ impl Plan {
             last = self.rows.ptr();
             self.kernels.gaps_rows.launch(
                 stream,
-                LaunchShape::linear(h, 256).with_shared(2 * w),
+                LaunchShape::linear(h, 256).with_shared(gaps_shared(w)),
                 &(checked, labels, areas, last, w, max_area, gap.into(), step),
             )?;
             mark("gaps in rows")?;
@@ -462,7 +466,7 @@ impl Plan {
             .map_or(DevicePtr::NULL, DeviceBuffer::ptr);
         self.kernels.gaps_columns.launch(
             stream,
-            tiles,
+            LaunchShape::new([w.div_ceil(32), h.div_ceil(128), 1], [32, 4, 1]),
             &(last, mask, disparity.ptr(), w, h, gap.into(), step),
         )?;
         mark("gaps in columns")
@@ -479,6 +483,11 @@ fn winner_shared(d: usize) -> u32 {
     (((ring + pixels) * (chain + parts) + found + waiting) * 4) as u32
 }
 
+/// Bytes of dynamic shared memory of the kernel that closes gaps in rows of `width`.
+fn gaps_shared(width: u32) -> u32 {
+    4 * width.div_ceil(32) + 2 * width
+}
+
 fn kernels(
     context: &Context,
     params: &Params,
@@ -491,17 +500,17 @@ fn kernels(
     let (costs, paths, winner) = match params.disparities {
         64 => (
             "stereo_costs_64",
-            ["stereo_paths_64_4_8", "stereo_paths_64_4_4"],
+            ["stereo_paths_64_4_8", "stereo_paths_64_4_4", "stereo_paths_64_4_3", "stereo_paths_64_4_2"],
             ["stereo_winners_64_4", "stereo_winners_64_8"],
         ),
         128 => (
             "stereo_costs_128",
-            ["stereo_paths_128_4_8", "stereo_paths_128_4_4"],
+            ["stereo_paths_128_4_8", "stereo_paths_128_4_4", "stereo_paths_128_4_3", "stereo_paths_128_4_2"],
             ["stereo_winners_128_4", "stereo_winners_128_8"],
         ),
         _ => (
             "stereo_costs_256",
-            ["stereo_paths_256_4_8", "stereo_paths_256_4_4"],
+            ["stereo_paths_256_4_8", "stereo_paths_256_4_4", "stereo_paths_256_4_3", "stereo_paths_256_4_2"],
             ["stereo_winners_256_4", "stereo_winners_256_8"],
         ),
     };
@@ -521,6 +530,8 @@ fn kernels(
         .winners
         .allow_shared(winner_shared(params.disparities.into()))?;
     kernels.winners.prefer_shared(100)?;
-    kernels.gaps_rows.allow_shared(2 * size.width as u32)?;
+    kernels
+        .gaps_rows
+        .allow_shared(gaps_shared(size.width as u32))?;
     Ok(kernels)
 }
