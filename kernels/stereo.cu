@@ -260,7 +260,7 @@ __device__ inline void costs(const u32 *left, const u32 *right, const u8 *mask, 
 
 // Blocks of 128 for 256 pixels of a row. The mask may be null.
 #define COSTS(D)                                                                                                     \
-    extern "C" __global__ void __launch_bounds__(COST_THREADS, D == 256 ? 2 : D == 128 ? 6 : 5) \
+    extern "C" __global__ void __launch_bounds__(COST_THREADS, D == 256 ? 2 : D == 128 ? 6 : 5)                      \
         stereo_costs_##D(const u32 *left, const u32 *right, const u8 *mask, u8 *volume, u32 width) {                 \
         costs<D>(left, right, mask, volume, width);                                                                  \
     }
@@ -479,21 +479,15 @@ __device__ inline void paths(const u8 *cost, u8 *out, std::uint64_t volume_len, 
 // Blocks of 64. Which is fastest depends on how many multiprocessors there are: long batches hide
 // more latency, short ones leave registers for more warps.
 #define PATHS(D, N, BATCH)                                                                                           \
-    extern "C" __global__ void __launch_bounds__(PATH_THREADS)                                                                 \
+    extern "C" __global__ void __launch_bounds__(PATH_THREADS)                                                       \
         stereo_paths_##D##_##N##_##BATCH(const u8 *cost, u8 *out, std::uint64_t volume_len, const u32 *p2,           \
                                          std::uint64_t map_len, u32 width, u32 height, u32 p1, u32 row_blocks,       \
                                          u32 column_blocks) {                                                        \
         paths<D, N, BATCH>(cost, out, volume_len, p2, map_len, width, height, p1, row_blocks, column_blocks);        \
     }
 PATHS(64, 4, 8)
-PATHS(64, 4, 4)
+PATHS(64, 4, 2)
 PATHS(128, 4, 8)
-PATHS(128, 4, 4)
-PATHS(128, 4, 3)
 PATHS(128, 4, 2)
 PATHS(256, 4, 8)
-PATHS(256, 4, 4)
-PATHS(64, 4, 3)
-PATHS(64, 4, 2)
-PATHS(256, 4, 3)
 PATHS(256, 4, 2)

@@ -273,12 +273,7 @@ fn tiny_images() {
             };
             let (left, right) = noise(Size::new(w, h), 3, 255);
             let mask = Mask::from_fn(w, h, |x, y| u8::from((x * 7 + y * 3) % 13 > 1));
-            check(
-                (&context, &stream),
-                &params,
-                (&left, &right),
-                Some(&mask),
-            );
+            check((&context, &stream), &params, (&left, &right), Some(&mask));
         }
     }
 }

@@ -148,17 +148,13 @@ struct Kernels {
 pub enum PathShape {
     /// Batches of 8: hides most latency; for large GPUs.
     Deep,
-    /// Batches of 4: more warps at a time.
+    /// Batches of 2: twice as many warps at a time.
     Dense,
-    /// A.
-    A,
-    /// B.
-    B,
 }
 
 impl PathShape {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Deep, Self::Dense, Self::A, Self::B];
+    pub const ALL: [Self; 2] = [Self::Deep, Self::Dense];
 
     /// The best for so many multiprocessors.
     pub fn of_sms(sms: u32) -> Self {
@@ -500,17 +496,17 @@ fn kernels(
     let (costs, paths, winner) = match params.disparities {
         64 => (
             "stereo_costs_64",
-            ["stereo_paths_64_4_8", "stereo_paths_64_4_4", "stereo_paths_64_4_3", "stereo_paths_64_4_2"],
+            ["stereo_paths_64_4_8", "stereo_paths_64_4_2"],
             ["stereo_winners_64_4", "stereo_winners_64_8"],
         ),
         128 => (
             "stereo_costs_128",
-            ["stereo_paths_128_4_8", "stereo_paths_128_4_4", "stereo_paths_128_4_3", "stereo_paths_128_4_2"],
+            ["stereo_paths_128_4_8", "stereo_paths_128_4_2"],
             ["stereo_winners_128_4", "stereo_winners_128_8"],
         ),
         _ => (
             "stereo_costs_256",
-            ["stereo_paths_256_4_8", "stereo_paths_256_4_4", "stereo_paths_256_4_3", "stereo_paths_256_4_2"],
+            ["stereo_paths_256_4_8", "stereo_paths_256_4_2"],
             ["stereo_winners_256_4", "stereo_winners_256_8"],
         ),
     };
