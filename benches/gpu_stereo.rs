@@ -1,4 +1,5 @@
-//! What the stereo stage takes on a GPU: `gpu_stereo [--sms N] [--launches N] [--shape 0|1] [--full]`.
+//! What the stereo stage takes on a GPU:
+//! `gpu_stereo [--sms N] [--launches N] [--shape N] [--full] [--size WxH] [--input street|noise]`.
 //! Times between events around and inside the launch of a graph, in microseconds; a line for
 //! people and one of JSON for each size, input and number of paths.
 use std::rc::Rc;
@@ -43,10 +44,11 @@ fn noise(size: Size) -> [Vec<u8>; 2] {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let number = |key: &str| {
+    let text = |key: &str| {
         let at = arguments.iter().position(|a| a == key)?;
-        arguments.get(at + 1)?.parse::<u32>().ok()
+        arguments.get(at + 1).map(String::as_str)
     };
+    let number = |key: &str| text(key)?.parse::<u32>().ok();
     let options = ContextOptions {
         sms: number("--sms"),
         device_limit: 8 << 30,
@@ -67,11 +69,23 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         sizes.extend([
             Size::new(640, 480),
             Size::new(1024, 440),
+            Size::new(1280, 720),
             Size::new(1920, 1080),
         ]);
     }
+    if let Some((w, h)) = text("--size").and_then(|s| s.split_once('x')) {
+        sizes = vec![Size::new(w.parse()?, h.parse()?)];
+    }
     for size in sizes {
-        for (input, images) in [("street", street(size)?), ("noise", noise(size))] {
+        for input in ["street", "noise"] {
+            if text("--input").is_some_and(|only| only != input) {
+                continue;
+            }
+            let images = if input == "street" {
+                street(size)?
+            } else {
+                noise(size)
+            };
             for paths in [4, 8] {
                 if input == "noise" && paths == 8 {
                     continue;
@@ -93,7 +107,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                         &arena,
                         &reserved,
                         None,
-                        cuda::PathShape::ALL[(shape as usize).min(1)],
+                        cuda::PathShape::ALL[shape as usize % cuda::PathShape::ALL.len()],
                     )?,
                     None => cuda::Plan::new(&context, &stream, &arena, &reserved, None)?,
                 };

@@ -88,62 +88,179 @@ extern "C" __global__ void __launch_bounds__(256)
 
 namespace {
 
-// Pixels of a thread.
-constexpr int COST_PIXELS = 4;
+// Pixels of a row that a block of 128 threads takes.
+constexpr int COST_PIXELS = 256, COST_THREADS = 128;
 
+#if __CUDA_ARCH__ >= 800
+// The bit of a census word that is always 0, for it holds 31.
+constexpr int FREE_BIT = 24;
+
+// The volume of costs by matrix products: the differing bits of two words a and b are the sum over
+// their bits of a_i (1 - 2 b_i), and b's number of bits. So rows are left words as bytes 0 and 1,
+// columns are right words as bytes 1 and -1, and the free bit's place has 1 and b's number of bits.
+// A right word outside the image has zeros and OUTSIDE_COST; a masked left word has zeros, and its
+// product begins with MAX_COST.
+//
+// A warp takes every second pixel (so that whole words come out) of 128, 16 pixels x 8 right
+// words a product: of row r and column n the disparity is 2 (r + K) + n, K multiples of 4. Columns
+// of the disparities from D/2 up belong to the same rows' other halves of words.
+template <int D>
+__device__ inline void costs(const u32 *left, const u32 *right, const u8 *mask, u8 *volume, u32 width) {
+    constexpr int CHAIN = D / 2, GROUPS = CHAIN / 8 + 4, SPANS = D == 256 ? 1 : 2;
+    constexpr int COLUMNS = GROUPS + CHAIN / 8 + 4 * (SPANS - 1);
+    // Words of a pixel in `staged`: no two lanes then meet in a bank.
+    constexpr int PITCH = D / 4 + 3;
+    // For each right pixel the two words of each of the four lanes that share a column.
+    __shared__ __align__(16) u32 columns[(COST_PIXELS + D + 2) * 8];
+    __shared__ u32 staged[COST_THREADS / 32][16 * PITCH];
+    // Left words with the free bit; 0 outside and where masked.
+    __shared__ u32 lefts[COST_PIXELS];
+    const int w = static_cast<int>(width), x0 = static_cast<int>(blockIdx.x) * COST_PIXELS;
+    const std::size_t start = static_cast<std::size_t>(blockIdx.y) * width;
+    const int first_column = x0 - D;
+    for (int i = static_cast<int>(threadIdx.x); i < COST_PIXELS; i += COST_THREADS) {
+        const bool used = x0 + i < w && (mask == nullptr || mask[start + x0 + i] != 0);
+        lefts[i] = used ? left[start + x0 + i] | 1u << FREE_BIT : 0;
+    }
+    constexpr int RIGHTS = COST_PIXELS + D + 2;
+#pragma unroll 2
+    for (int n = 0; n < (RIGHTS + COST_THREADS - 1) / COST_THREADS; n++) {
+        const int i = n * COST_THREADS + static_cast<int>(threadIdx.x), x = first_column + i;
+        if (i >= RIGHTS) break;
+        const bool inside = x >= 0 && x < w;
+        const u32 word = inside ? right[start + x] : 0;
+        const u32 bits = inside ? static_cast<u32>(__popc(word)) : OUTSIDE_COST;
+        Words<4> four[2];
+#pragma unroll
+        for (int t = 0; t < 8; t++) {
+            const u32 bytes = inside ? (word >> t & 0x01010101u) * 254 + 0x01010101u : 0;
+            four[t % 4 / 2].word[t % 2 * 2 + t / 4] = t == FREE_BIT % 8 ? (bytes & 0x00ffffffu) | bits << 24 : bytes;
+        }
+        store_words(columns + 8 * i, four[0]);
+        store_words(columns + 8 * i + 4, four[1]);
+    }
+    __syncthreads();
+    const int lane = lane_id(), g = lane / 4, t = lane % 4, odd = warp_id() % 2;
+    const int segment = warp_id() / 2 * (COST_PIXELS / 2);
+    u32 *own = staged[warp_id()];
+    u32 *words = own + g * (PITCH + 1) + t;
+    for (int begin = segment; begin < segment + COST_PIXELS / 2; begin += 32 * SPANS) {
+        if (x0 + begin >= w) return;
+        // Column i * 8 + n is the right pixel begin + odd + 32 SPANS - (i * 8 + n).
+        Words<2> column[COLUMNS];
+#pragma unroll
+        for (int i = 0; i < COLUMNS; i++)
+            column[i] = load_words<2>(columns + (D + begin + odd + 32 * SPANS - 8 * i - g) * 8 + 2 * t);
+#pragma unroll
+        for (int span = 0; span < SPANS; span++) {
+            const int x_first = x0 + begin + 32 * span + odd;
+            u32 rows[4];
+            int least[2];
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                const u32 word = lefts[begin + 32 * span + odd + 2 * g + 16 * half];
+                rows[half] = word >> t & 0x01010101u;
+                rows[half + 2] = word >> (t + 4) & 0x01010101u;
+                least[half] = word == 0 ? static_cast<int>(MAX_COST) : 0;
+            }
+#pragma unroll
+            for (int group = 0; group < GROUPS; group++) {
+                u32 c[2][4];
+#pragma unroll
+                for (int high = 0; high < 2; high++) {
+                    const Words<2> &of = column[4 * (SPANS - 1 - span) + group + high * (CHAIN / 8)];
+                    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, "
+                        "%10, %11, %11};"
+                        : "=r"(c[high][0]), "=r"(c[high][1]), "=r"(c[high][2]), "=r"(c[high][3])
+                        : "r"(rows[0]), "r"(rows[1]), "r"(rows[2]), "r"(rows[3]), "r"(of.word[0]), "r"(of.word[1]),
+                          "r"(least[0]), "r"(least[1]));
+                }
+                // The word of row g, and that of row g + 8.
+                constexpr int ALL_WORDS = CHAIN / 2;
+                const int k = 4 * group - 16;
+#pragma unroll
+                for (int half = 0; half < 2; half++) {
+                    const u32 word = (c[1][2 * half + 1] * 256 + c[1][2 * half]) * 65536 + (c[0][2 * half + 1] * 256 + c[0][2 * half]);
+                    const int from = k + 8 * half, to = from + 10;
+                    const bool all = from >= 0 && to < ALL_WORDS, none = to < 0 || from >= ALL_WORDS;
+                    if (!none && (all || static_cast<unsigned>(g + t + from) < ALL_WORDS))
+                        words[8 * half * (PITCH + 1) + k] = word;
+                }
+            }
+            __syncwarp();
+            // To the volume, whole pixels.
+            constexpr int PIECES = D / 16;
+#pragma unroll
+            for (int i = 0; i < PIECES / 2; i++) {
+                const int row = (32 * i + lane) / PIECES, piece = lane % PIECES;
+                const int x = x_first + 2 * row;
+                Words<4> out;
+#pragma unroll
+                for (int n = 0; n < 4; n++) out.word[n] = own[row * PITCH + 4 * piece + n];
+                if (x < w) store_words(volume + (start + x) * D + 16 * piece, out);
+            }
+            __syncwarp();
+        }
+    }
+}
+#else
 // The volume of costs: a thread has 16 disparities of 4 pixels side by side.
 template <int D>
 __device__ inline void costs(const u32 *left, const u32 *right, const u8 *mask, u8 *volume, u32 width) {
-    constexpr int LANES = D / 16, TILE = 256 / LANES * COST_PIXELS, CHAIN = D / 2;
-    __shared__ u32 row[TILE + D];
-    const int w = static_cast<int>(width), x0 = static_cast<int>(blockIdx.x) * TILE;
+    constexpr int LANES = D / 16, PIXELS = 4, TILE = COST_THREADS / LANES * PIXELS, CHAIN = D / 2;
+    __shared__ u32 row[COST_PIXELS + D];
+    const int w = static_cast<int>(width), x0 = static_cast<int>(blockIdx.x) * COST_PIXELS;
     const std::size_t start = static_cast<std::size_t>(blockIdx.y) * width;
-    for (int i = static_cast<int>(threadIdx.x); i < TILE + D; i += 256) {
+    for (int i = static_cast<int>(threadIdx.x); i < COST_PIXELS + D; i += COST_THREADS) {
         const int x = x0 - D + i;
         row[i] = x >= 0 && x < w ? right[start + x] : 0;
     }
     __syncthreads();
-    const int lane = static_cast<int>(threadIdx.x) % LANES, local = static_cast<int>(threadIdx.x) / LANES * COST_PIXELS;
-    // Right words of disparities d from 8 lane + 7 at the first pixel to 8 lane at the last.
-    const int first = D + local - 8 * lane - 7;
-    constexpr int N = COST_PIXELS + 7;
-    u32 low[N], high[N];
+    const int lane = static_cast<int>(threadIdx.x) % LANES;
+    for (int tile = 0; tile < COST_PIXELS; tile += TILE) {
+        const int local = tile + static_cast<int>(threadIdx.x) / LANES * PIXELS;
+        // Right words of disparities d from 8 lane + 7 at the first pixel to 8 lane at the last.
+        const int first = D + local - 8 * lane - 7;
+        constexpr int N = PIXELS + 7;
+        u32 low[N], high[N];
 #pragma unroll
-    for (int i = 0; i < N; i++) {
-        low[i] = row[first + i];
-        high[i] = row[first + i - CHAIN];
-    }
-#pragma unroll
-    for (int p = 0; p < COST_PIXELS; p++) {
-        const int x = x0 + local + p;
-        if (x >= w) return;
-        const u32 own = left[start + x];
-        Words<4> out;
-#pragma unroll
-        for (int n = 0; n < 4; n++) {
-            const int i = p + 7 - 2 * n, d = 8 * lane + 2 * n;
-            u32 c[4] = {static_cast<u32>(__popc(own ^ low[i])), static_cast<u32>(__popc(own ^ low[i - 1])),
-                        static_cast<u32>(__popc(own ^ high[i])), static_cast<u32>(__popc(own ^ high[i - 1]))};
-            if (x0 < D) {
-                c[0] = d > x ? OUTSIDE_COST : c[0];
-                c[1] = d + 1 > x ? OUTSIDE_COST : c[1];
-                c[2] = d + CHAIN > x ? OUTSIDE_COST : c[2];
-                c[3] = d + CHAIN + 1 > x ? OUTSIDE_COST : c[3];
-            }
-            out.word[n] = (c[3] * 256 + c[2]) * 65536 + (c[1] * 256 + c[0]);
+        for (int i = 0; i < N; i++) {
+            low[i] = row[first + i];
+            high[i] = row[first + i - CHAIN];
         }
-        if (mask != nullptr && mask[start + x] == 0)
 #pragma unroll
-            for (int n = 0; n < 4; n++) out.word[n] = MAX_COST * 0x01010101u;
-        store_words(volume + (start + x) * D + 16 * lane, out);
+        for (int p = 0; p < PIXELS; p++) {
+            const int x = x0 + local + p;
+            if (x >= w) return;
+            const u32 own = left[start + x];
+            Words<4> out;
+#pragma unroll
+            for (int n = 0; n < 4; n++) {
+                const int i = p + 7 - 2 * n, d = 8 * lane + 2 * n;
+                u32 c[4] = {static_cast<u32>(__popc(own ^ low[i])), static_cast<u32>(__popc(own ^ low[i - 1])),
+                            static_cast<u32>(__popc(own ^ high[i])), static_cast<u32>(__popc(own ^ high[i - 1]))};
+                if (x0 < D) {
+                    c[0] = d > x ? OUTSIDE_COST : c[0];
+                    c[1] = d + 1 > x ? OUTSIDE_COST : c[1];
+                    c[2] = d + CHAIN > x ? OUTSIDE_COST : c[2];
+                    c[3] = d + CHAIN + 1 > x ? OUTSIDE_COST : c[3];
+                }
+                out.word[n] = (c[3] * 256 + c[2]) * 65536 + (c[1] * 256 + c[0]);
+            }
+            if (mask != nullptr && mask[start + x] == 0)
+#pragma unroll
+                for (int n = 0; n < 4; n++) out.word[n] = MAX_COST * 0x01010101u;
+            store_words(volume + (start + x) * D + 16 * lane, out);
+        }
     }
 }
+#endif
 
 }  // namespace
 
-// Blocks of 256, one row of blocks an image row. The mask may be null.
+// Blocks of 128 for 256 pixels of a row. The mask may be null.
 #define COSTS(D)                                                                                                     \
-    extern "C" __global__ void __launch_bounds__(256)                                                                \
+    extern "C" __global__ void __launch_bounds__(COST_THREADS, D == 256 ? 2 : D == 128 ? 6 : 5)                      \
         stereo_costs_##D(const u32 *left, const u32 *right, const u8 *mask, u8 *volume, u32 width) {                 \
         costs<D>(left, right, mask, volume, width);                                                                  \
     }
@@ -205,6 +322,8 @@ __device__ inline void run(const Route &route, u32 p1) {
     const int left_lane = (lane + LANES - 1) % LANES, right_lane = (lane + 1) % LANES;
     const u32 left_bytes = lane == 0 ? LEFT_END : LEFT_INNER, right_bytes = lane == LANES - 1 ? RIGHT_END : RIGHT_INNER;
     const u32 penalty = p1 * ONE;
+    // 1, which the compiler doesn't know: so it multiplies and adds, on a pipe that is idle.
+    const u32 one = blockDim.y;
 
     struct Batch {
         Words<N> cost[BATCH];
@@ -265,7 +384,7 @@ __device__ inline void run(const Route &route, u32 p1) {
             const u32 m_a = path_add_min(path_min(below, b[i], beside_limit), penalty, a[i]);
             const u32 m_b = path_add_min(path_min(a[i], above, beside_limit), penalty, b[i]);
             // Each byte stays a byte, so the word's sum is the bytes' sums.
-            path.word[i] = bytes_of(m_a, m_b, PACK) + costs.word[i] - least_of_each;
+            path.word[i] = (costs.word[i] - least_of_each * one) * one + bytes_of(m_a, m_b, PACK);
         }
         if (route.writes) store_words(out, path);
         out += stride;
@@ -360,15 +479,15 @@ __device__ inline void paths(const u8 *cost, u8 *out, std::uint64_t volume_len, 
 // Blocks of 64. Which is fastest depends on how many multiprocessors there are: long batches hide
 // more latency, short ones leave registers for more warps.
 #define PATHS(D, N, BATCH)                                                                                           \
-    extern "C" __global__ void __launch_bounds__(PATH_THREADS)                                                                 \
+    extern "C" __global__ void __launch_bounds__(PATH_THREADS)                                                       \
         stereo_paths_##D##_##N##_##BATCH(const u8 *cost, u8 *out, std::uint64_t volume_len, const u32 *p2,           \
                                          std::uint64_t map_len, u32 width, u32 height, u32 p1, u32 row_blocks,       \
                                          u32 column_blocks) {                                                        \
         paths<D, N, BATCH>(cost, out, volume_len, p2, map_len, width, height, p1, row_blocks, column_blocks);        \
     }
 PATHS(64, 4, 8)
-PATHS(64, 4, 4)
+PATHS(64, 4, 2)
 PATHS(128, 4, 8)
-PATHS(128, 4, 4)
+PATHS(128, 4, 2)
 PATHS(256, 4, 8)
-PATHS(256, 4, 4)
+PATHS(256, 4, 2)

@@ -1,6 +1,6 @@
 // What the stereo kernels share: how a volume is laid out, and minima of packed numbers.
 //
-// A volume has D bytes a pixel, pixels in rows. Its 32-bit word g of a pixel holds the
+// A volume has D bytes a pixel, pixels in rows. A 32-bit word g of a pixel holds the
 // disparities 2 g, 2 g + 1, D/2 + 2 g, D/2 + 2 g + 1: read as two pairs of 16-bit lanes
 // (A: bytes 0 and 2, B: bytes 1 and 3), the neighbours d - 1 and d + 1 of a pair are whole
 // pairs, so that only the ends of a lane's words need other lanes.

@@ -173,37 +173,59 @@ extern "C" __global__ void stereo_speckle_areas(const u16 *disparity, u32 *label
     if (now[root] <= max_area) atomicAdd(areas + root, static_cast<u32>(end - lane_id()));
 }
 
+namespace {
+
+// The value `t` of `n` steps from a to b, in 1/16 px.
+__device__ inline u16 between(u32 a, u32 b, u32 t, u32 n) {
+    return static_cast<u16>((a / 16 * (n - t) + b / 16 * t + n / 2) / n * 16);
+}
+
+// The bits below and above bit `at`.
+__device__ inline u32 bits_below(u32 bits, int at) { return bits & ((1u << at) - 1); }
+__device__ inline u32 bits_above(u32 bits, int at) { return bits & ~((2u << at) - 1); }
+__device__ inline int highest_of(u32 bits) { return 31 - __clz(static_cast<int>(bits)); }
+__device__ inline int lowest_of(u32 bits) { return __ffs(static_cast<int>(bits)) - 1; }
+
+}  // namespace
+
 // Removes the speckles (where `labels` is not null) and closes the gaps of each row. A block of 256
-// a row, 2 bytes of dynamic shared memory a pixel.
+// a row; dynamic shared memory: a bit a pixel, which are valid, in whole words; then 2 bytes a pixel.
 extern "C" __global__ void __launch_bounds__(256)
     stereo_gaps_rows(const u16 *disparity, const u32 *labels, const u32 *areas, u16 *out, u32 width, u32 max_area, u32 max_len,
                      u32 max_step) {
-    extern __shared__ u16 values[];
-    const u32 start = blockIdx.x * width;
-    for (u32 x = threadIdx.x; x < width; x += 256) {
-        u16 value = disparity[start + x];
-        // A pixel's run is its label, and its run's label by now the root.
-        if (labels != nullptr && value != INVALID && areas[labels[labels[start + x]]] <= max_area) value = INVALID;
-        values[x] = value;
+    extern __shared__ u32 valid[];
+    const u32 start = blockIdx.x * width, words = div_up(width, 32u);
+    u16 *values = reinterpret_cast<u16 *>(valid + words);
+    for (u32 x = threadIdx.x; x < 32 * words; x += 256) {
+        u16 value = INVALID;
+        if (x < width) {
+            value = disparity[start + x];
+            // A pixel's run is its label, and its run's label by now the root.
+            if (labels != nullptr && value != INVALID && areas[labels[labels[start + x]]] <= max_area) value = INVALID;
+            values[x] = value;
+        }
+        const u32 bits = __ballot_sync(ALL_LANES, value != INVALID);
+        if (lane_id() == 0) valid[x / 32] = bits;
     }
     __syncthreads();
     const int w = static_cast<int>(width), limit = static_cast<int>(max_len);
     for (int x = static_cast<int>(threadIdx.x); x < w; x += 256) {
         u16 value = values[x];
         if (value == INVALID && limit > 0) {
-            int before = x - 1;
             const int lowest = max(x - limit, 0);
-            while (before >= lowest && values[before] == INVALID) before--;
+            int word = x / 32;
+            u32 near = bits_below(valid[word], x % 32);
+            while (near == 0 && 32 * word > lowest) near = valid[--word];
+            const int before = near == 0 ? -1 : 32 * word + highest_of(near);
             if (before >= lowest) {
                 const int highest = min(before + limit + 1, w - 1);
-                int after = x + 1;
-                while (after <= highest && values[after] == INVALID) after++;
+                word = x / 32;
+                near = bits_above(valid[word], x % 32);
+                while (near == 0 && 32 * word + 32 <= highest) near = valid[++word];
+                const int after = near == 0 ? w : 32 * word + lowest_of(near);
                 if (after <= highest) {
                     const int a = values[before], b = values[after];
-                    if (abs(a - b) <= static_cast<int>(max_step)) {
-                        const u32 n = after - before, t = x - before;
-                        value = static_cast<u16>((static_cast<u32>(a / 16) * (n - t) + static_cast<u32>(b / 16) * t + n / 2) / n * 16);
-                    }
+                    if (abs(a - b) <= static_cast<int>(max_step)) value = between(a, b, x - before, after - before);
                 }
             }
         }
@@ -211,34 +233,64 @@ extern "C" __global__ void __launch_bounds__(256)
     }
 }
 
-// Closes the gaps of each column and masks (where `mask` is not null). Blocks of 32 x 8.
-extern "C" __global__ void stereo_gaps_columns(const u16 *disparity, const u8 *mask, u16 *out, u32 width, u32 height,
-                                               u32 max_len, u32 max_step) {
-    const int x = static_cast<int>(blockIdx.x * 32 + threadIdx.x), y = static_cast<int>(blockIdx.y * 8 + threadIdx.y);
+// Closes the gaps of each column and masks (where `mask` is not null). Blocks of 32 x 4 for 32 x 128
+// pixels: a thread has 32 rows of a column.
+extern "C" __global__ void __launch_bounds__(128)
+    stereo_gaps_columns(const u16 *disparity, const u8 *mask, u16 *out, u32 width, u32 height, u32 max_len, u32 max_step) {
+    // Which of a thread's rows are valid.
+    __shared__ u32 valid[4][32];
+    const int tx = static_cast<int>(threadIdx.x), ty = static_cast<int>(threadIdx.y);
+    const int x = static_cast<int>(blockIdx.x) * 32 + tx, y0 = (static_cast<int>(blockIdx.y) * 4 + ty) * 32;
     const int w = static_cast<int>(width), h = static_cast<int>(height), limit = static_cast<int>(max_len);
-    if (x >= w || y >= h) return;
-    const std::size_t at = static_cast<std::size_t>(y) * width + x;
-    u16 value = disparity[at];
-    if (mask != nullptr && mask[at] == 0) {
-        value = INVALID;
-    } else if (value == INVALID && limit > 0) {
-        const u16 *column = disparity + x;
-        auto value_at = [&](int y) { return column[static_cast<std::size_t>(y) * width]; };
-        int before = y - 1;
-        const int lowest = max(y - limit, 0);
-        while (before >= lowest && value_at(before) == INVALID) before--;
-        if (before >= lowest) {
-            const int highest = min(before + limit + 1, h - 1);
-            int after = y + 1;
-            while (after <= highest && value_at(after) == INVALID) after++;
-            if (after <= highest) {
-                const int a = value_at(before), b = value_at(after);
-                if (abs(a - b) <= static_cast<int>(max_step)) {
-                    const u32 n = after - before, t = y - before;
-                    value = static_cast<u16>((static_cast<u32>(a / 16) * (n - t) + static_cast<u32>(b / 16) * t + n / 2) / n * 16);
+    const int rows = x < w ? min(max(h - y0, 0), 32) : 0;
+    const u16 *column = disparity + x;
+    auto value_at = [&](int y) { return column[static_cast<std::size_t>(y) * width]; };
+    u32 own = 0;
+#pragma unroll 8
+    for (int i = 0; i < 32; i++)
+        if (i < rows) own |= static_cast<u32>(value_at(y0 + i) != INVALID) << i;
+    valid[ty][tx] = own;
+    __syncthreads();
+#pragma unroll 2
+    for (int i = 0; i < rows; i++) {
+        const int y = y0 + i;
+        const std::size_t at = static_cast<std::size_t>(y) * width + x;
+        u16 value = disparity[at];
+        if (mask != nullptr && mask[at] == 0) {
+            value = INVALID;
+        } else if (value == INVALID && limit > 0) {
+            const int lowest = max(y - limit, 0);
+            int part = ty, first = y0;
+            u32 near = bits_below(own, i);
+            while (near == 0 && part > 0 && first > lowest) {
+                near = valid[--part][tx];
+                first -= 32;
+            }
+            int before = first - 1;
+            if (near != 0)
+                before = first + highest_of(near);
+            else
+                while (before >= lowest && value_at(before) == INVALID) before--;
+            if (before >= lowest) {
+                const int highest = min(before + limit + 1, h - 1);
+                part = ty;
+                first = y0;
+                near = bits_above(own, i);
+                while (near == 0 && part < 3 && first + 32 <= highest) {
+                    near = valid[++part][tx];
+                    first += 32;
+                }
+                int after = first + 32;
+                if (near != 0)
+                    after = first + lowest_of(near);
+                else
+                    while (after <= highest && value_at(after) == INVALID) after++;
+                if (after <= highest) {
+                    const int a = value_at(before), b = value_at(after);
+                    if (abs(a - b) <= static_cast<int>(max_step)) value = between(a, b, y - before, after - before);
                 }
             }
         }
+        out[at] = value;
     }
-    out[at] = value;
 }

@@ -25,6 +25,7 @@ gpu_tests![
     real_pairs,
     shapes_at_the_edges_of_blocks,
     any_parameters,
+    tiny_images,
     tall_and_wide,
     a_thousand_runs_of_a_graph;
     always: wrong_masks_are_refused_before_anything_is_allocated,
@@ -254,6 +255,25 @@ fn shapes_at_the_edges_of_blocks() {
                 check((&context, &stream), &params, (&left, &right), None);
                 check((&context, &stream), &params, (&left, &right), Some(&mask));
             }
+        }
+    }
+}
+
+/// A few small images and both numbers of paths: what a sanitizer, which makes everything some
+/// hundred times slower, gets through (`cuda_stereo tiny_images`).
+fn tiny_images() {
+    let (context, stream) = setup();
+    for (w, h) in [(37, 9), (66, 4), (300, 2)] {
+        for (disparities, paths) in [(64, 8), (128, 4), (128, 8), (256, 4)] {
+            let params = Params {
+                disparities,
+                paths,
+                speckle_max_area_px: 10,
+                ..Params::default()
+            };
+            let (left, right) = noise(Size::new(w, h), 3, 255);
+            let mask = Mask::from_fn(w, h, |x, y| u8::from((x * 7 + y * 3) % 13 > 1));
+            check((&context, &stream), &params, (&left, &right), Some(&mask));
         }
     }
 }

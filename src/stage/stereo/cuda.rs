@@ -148,7 +148,7 @@ struct Kernels {
 pub enum PathShape {
     /// Batches of 8: hides most latency; for large GPUs.
     Deep,
-    /// Batches of 4: more warps at a time.
+    /// Batches of 2: twice as many warps at a time.
     Dense,
 }
 
@@ -346,11 +346,9 @@ impl Plan {
             ),
         )?;
         mark("census")?;
-        // 256 threads with 16 disparities of 4 pixels each.
-        let cost_tile = 256 * 64 / d as u32;
         self.kernels.costs.launch(
             stream,
-            LaunchShape::new([w.div_ceil(cost_tile), h, 1], [256, 1, 1]),
+            LaunchShape::new([w.div_ceil(256), h, 1], [128, 1, 1]),
             &(
                 self.left_census.ptr(),
                 self.right_census.ptr(),
@@ -453,7 +451,7 @@ impl Plan {
             last = self.rows.ptr();
             self.kernels.gaps_rows.launch(
                 stream,
-                LaunchShape::linear(h, 256).with_shared(2 * w),
+                LaunchShape::linear(h, 256).with_shared(gaps_shared(w)),
                 &(checked, labels, areas, last, w, max_area, gap.into(), step),
             )?;
             mark("gaps in rows")?;
@@ -464,7 +462,7 @@ impl Plan {
             .map_or(DevicePtr::NULL, DeviceBuffer::ptr);
         self.kernels.gaps_columns.launch(
             stream,
-            tiles,
+            LaunchShape::new([w.div_ceil(32), h.div_ceil(128), 1], [32, 4, 1]),
             &(last, mask, disparity.ptr(), w, h, gap.into(), step),
         )?;
         mark("gaps in columns")
@@ -476,7 +474,14 @@ fn winner_shared(d: usize) -> u32 {
     let chain = d / 2;
     let (pixels, parts) = if d == 256 { (16, 8) } else { (32, 4) };
     let ring = chain.max(pixels) + 2 * pixels;
-    ((ring + pixels) * (chain + parts) * 4) as u32
+    let found = 3 * 2 * parts * (pixels + 32 / parts);
+    let waiting = 256;
+    (((ring + pixels) * (chain + parts) + found + waiting) * 4) as u32
+}
+
+/// Bytes of dynamic shared memory of the kernel that closes gaps in rows of `width`.
+fn gaps_shared(width: u32) -> u32 {
+    4 * width.div_ceil(32) + 2 * width
 }
 
 fn kernels(
@@ -488,33 +493,28 @@ fn kernels(
     let matching = Module::load(context, "stereo")?;
     let winners = Module::load(context, "stereo_winners")?;
     let filters = Module::load(context, "stereo_filters")?;
-    let (costs, paths) = match params.disparities {
+    let (costs, paths, winner) = match params.disparities {
         64 => (
             "stereo_costs_64",
-            ["stereo_paths_64_4_8", "stereo_paths_64_4_4"],
+            ["stereo_paths_64_4_8", "stereo_paths_64_4_2"],
+            ["stereo_winners_64_4", "stereo_winners_64_8"],
         ),
         128 => (
             "stereo_costs_128",
-            ["stereo_paths_128_4_8", "stereo_paths_128_4_4"],
+            ["stereo_paths_128_4_8", "stereo_paths_128_4_2"],
+            ["stereo_winners_128_4", "stereo_winners_128_8"],
         ),
         _ => (
             "stereo_costs_256",
-            ["stereo_paths_256_4_8", "stereo_paths_256_4_4"],
+            ["stereo_paths_256_4_8", "stereo_paths_256_4_2"],
+            ["stereo_winners_256_4", "stereo_winners_256_8"],
         ),
-    };
-    let winner = match (params.disparities, params.paths) {
-        (64, 4) => "stereo_winners_64_4",
-        (128, 4) => "stereo_winners_128_4",
-        (_, 4) => "stereo_winners_256_4",
-        (64, _) => "stereo_winners_64_8",
-        (128, _) => "stereo_winners_128_8",
-        _ => "stereo_winners_256_8",
     };
     let kernels = Kernels {
         census: matching.function("stereo_census")?,
         costs: matching.function(costs)?,
         paths: matching.function(paths[shape as usize])?,
-        winners: winners.function(winner)?,
+        winners: winners.function(winner[usize::from(params.paths == 8)])?,
         median: filters.function("stereo_median")?,
         speckle_runs: filters.function("stereo_speckle_runs")?,
         speckle_join: filters.function("stereo_speckle_join")?,
@@ -526,6 +526,8 @@ fn kernels(
         .winners
         .allow_shared(winner_shared(params.disparities.into()))?;
     kernels.winners.prefer_shared(100)?;
-    kernels.gaps_rows.allow_shared(2 * size.width as u32)?;
+    kernels
+        .gaps_rows
+        .allow_shared(gaps_shared(size.width as u32))?;
     Ok(kernels)
 }
