@@ -46,7 +46,6 @@ device_struct! {
     #[derive(Debug)]
     struct Arguments {
         object: DevicePtr<i16>,
-        object_least: DevicePtr<i32>,
         cut: DevicePtr<i32>,
         mantissa: DevicePtr<i32>,
         same: DevicePtr<i32>,
@@ -60,7 +59,6 @@ device_struct! {
         cuts: DevicePtr<u64>,
         ground_sums: DevicePtr<i32>,
         sky_sums: DevicePtr<i32>,
-        least_sums: DevicePtr<i32>,
         path: DevicePtr<u64>,
         row_memory: DevicePtr<u64>,
         row_bytes: u64,
@@ -254,7 +252,7 @@ impl Plan {
         let cut_bytes = if tall { 80 } else { 48 };
         let row_bytes = if tall { rows.bytes } else { 0 };
         let slot_bytes =
-            4 * lut_rows * disparities + h * (cut_bytes + 8) + 12 * (h + 1) + row_bytes;
+            4 * lut_rows * disparities + h * (cut_bytes + 8) + 8 * (h + 1) + row_bytes;
         let resident = (solve.blocks_per_sm(threads, shared)?.max(1) * sms.max(1)) as usize;
         let slots = if tall {
             resident.min(TALL_SCRATCH / slot_bytes).max(1)
@@ -278,8 +276,6 @@ impl Plan {
 
         let mut layout = ArenaLayout::new();
         let object = layout.reserve::<i16>("stixel: object costs", tables.object.len());
-        let object_least =
-            layout.reserve::<i32>("stixel: least object costs", tables.object_least.len());
         let cut = layout.reserve::<i32>("stixel: priors of cuts", h);
         let mantissa = layout.reserve::<i32>("stixel: logarithms", tables.log.mantissa.len());
         let same_slot = layout.reserve::<i32>("stixel: separation", same.len());
@@ -294,7 +290,7 @@ impl Plan {
             slots * lut_rows * disparities,
         );
         let cuts = layout.reserve::<u64>("stixel: cuts", slots * h * cut_bytes / 8);
-        let [ground_sums, sky_sums, least_sums] = ["ground", "sky", "least object"].map(|of| {
+        let [ground_sums, sky_sums] = ["ground", "sky"].map(|of| {
             layout.reserve::<i32>(format!("stixel: sums of {of} costs"), slots * (h + 1))
         });
         let path = layout.reserve::<u64>("stixel: paths", slots * h);
@@ -302,7 +298,6 @@ impl Plan {
         let arena = Arena::new(context, "stixel", layout)?;
 
         stream.upload(&tables.object, &arena.buffer(object)?)?;
-        stream.upload(&tables.object_least, &arena.buffer(object_least)?)?;
         stream.upload(&tables.cut, &arena.buffer(cut)?)?;
         stream.upload(&tables.log.mantissa, &arena.buffer(mantissa)?)?;
         stream.upload(&same, &arena.buffer(same_slot)?)?;
@@ -314,7 +309,6 @@ impl Plan {
         let flag = |on: bool| i32::from(on);
         let arguments = Arguments {
             object: arena.buffer(object)?.ptr(),
-            object_least: arena.buffer(object_least)?.ptr(),
             cut: arena.buffer(cut)?.ptr(),
             mantissa: arena.buffer(mantissa)?.ptr(),
             same: arena.buffer(same_slot)?.ptr(),
@@ -328,7 +322,6 @@ impl Plan {
             cuts: arena.buffer(cuts)?.ptr(),
             ground_sums: arena.buffer(ground_sums)?.ptr(),
             sky_sums: arena.buffer(sky_sums)?.ptr(),
-            least_sums: arena.buffer(least_sums)?.ptr(),
             path: arena.buffer(path)?.ptr(),
             row_memory: arena.buffer(row_memory)?.ptr(),
             row_bytes: row_bytes as u64,
@@ -398,7 +391,7 @@ impl Plan {
             size,
             columns,
             arguments,
-            ground: module.function("stixel_ground")?,
+            ground: Module::load(context, "stixel_ground")?.function("stixel_ground")?,
             solve,
             shape: LaunchShape::linear(slots as u32, threads).with_shared(shared),
             tall,
