@@ -43,16 +43,15 @@ __device__ __forceinline__ void solve_columns(const Tables &k, const std::uint16
                    reinterpret_cast<Cost *>(rows + k.keys_at),
                    reinterpret_cast<typename T::Count *>(rows + k.counts_at),
                    reinterpret_cast<std::uint16_t *>(rows + k.object_rows_at),
-                   reinterpret_cast<typename T::Link *>(rows + k.links_at),
                    reinterpret_cast<std::uint16_t *>(rows + k.list_at),
                    reinterpret_cast<Cost *>(rows + k.slack_at),
                    k.lut + slot * k.lut_rows * k.disparities,
                    reinterpret_cast<Cut<Cost> *>(k.cuts) + slot * h,
-                   k.ground_sums + slot * (h + 1),
-                   k.sky_sums + slot * (h + 1),
-                   k.path + slot * h,
                    tid,
                    warp,
+                   0,
+                   0,
+                   0,
                    0,
                    0,
                    0};
@@ -63,7 +62,10 @@ __device__ __forceinline__ void solve_columns(const Tables &k, const std::uint16
     if (!TALL) {
         for (int i = tid; i <= h; i += blockDim.x) reciprocals[i] = k.short_reciprocals[i];
     }
-    for (int i = tid; i < k.disparities; i += blockDim.x) same[i] = make_int2(k.same[2 * i], k.same[2 * i + 1]);
+    for (int i = tid; i < k.disparities; i += blockDim.x) {
+        const int alike = k.same[2 * i + 1];
+        same[i] = make_int2(k.same[2 * i], TALL || alike != IMPOSSIBLE ? alike : static_cast<int>(T::INF));
+    }
     // The cuts of a tile that this warp looks at.
     unsigned own_cuts = 0;
     for (int i = warp; i < TILE; i += warps) own_cuts |= 1u << i;
@@ -71,9 +73,8 @@ __device__ __forceinline__ void solve_columns(const Tables &k, const std::uint16
     for (int u = blockIdx.x; u < k.columns;) {
         c.measure(disparity, stride, u);
         c.stamp(0);
-        const int horizon = k.frame[FRAME_HORIZON];
         Serial<TALL> serial;
-        serial.start(k);
+        serial.start(c);
         const int tiles = div_up(h, TILE);
         // Best objects so far of the tile in preparation, T by the lane.
         Cost cost = INF;
@@ -100,7 +101,7 @@ __device__ __forceinline__ void solve_columns(const Tables &k, const std::uint16
                 from = INT_MAX;
                 if (warp == 1) {
                     // An object on all rows, and the winner of a row below.
-                    cost = k.cut[0] + (t <= horizon ? k.ln_2 : 0) + k.ln_range + c.tile[c.model(c.mean(sum, count)) * PITCH + lane + 1];
+                    cost = k.cut[0] + (t <= c.horizon ? k.ln_2 : 0) + k.ln_range + c.tile[c.model(c.mean(sum, count)) * PITCH + lane + 1];
                     from = 0;
                     if (guess > 0) {
                         const int one[1] = {guess};
@@ -127,26 +128,29 @@ __device__ __forceinline__ void solve_columns(const Tables &k, const std::uint16
                 if (warp == 1 && lane == 0) atomicAdd(reinterpret_cast<unsigned long long *>(c.profile) + 31, s.listed);
 #endif
 
+                // A lane looks after one cut at a time; the cheapest to reject are many.
                 const int listed = s.listed;
-                for (int i = warp - 1; i < listed; i += 2 * helpers) {
-                    const int other = i + helpers < listed ? i + helpers : i;
-                    int two[2] = {c.list[i], c.list[other]};
-                    const bool second = other > i && c.keys[two[1]] <= limit + c.slack[two[1] / TILE];
-                    if (c.keys[two[0]] <= limit + c.slack[two[0] / TILE]) {
-                        if (second) {
+                for (int base = warp - 1; base < listed; base += helpers * WARP) {
+                    const int mine = base + lane * helpers;
+                    const bool on = mine < listed;
+                    const int cut = on ? c.list[mine] : 0;
+                    const Cost least = on ? c.keys[cut] - c.slack[cut / TILE] : INF + INF;
+                    unsigned live = __ballot_sync(ALL_LANES, least <= limit);
+                    while (live) {
+                        const int a = __ffs(live) - 1;
+                        live &= live - 1;
+                        const int first = __shfl_sync(ALL_LANES, cut, a);
+                        if (live) {
+                            const int b = __ffs(live) - 1;
+                            live &= live - 1;
+                            const int two[2] = {first, __shfl_sync(ALL_LANES, cut, b)};
                             c.try_cuts(two, sum, count, t < h, cost, from, limit);
-                            continue;
+                        } else {
+                            const int one[1] = {first};
+                            c.try_cuts(one, sum, count, t < h, cost, from, limit);
                         }
-                    } else if (second) {
-                        two[0] = two[1];
-                    } else {
-                        continue;
+                        live &= __ballot_sync(ALL_LANES, least <= limit);
                     }
-                    const int one[1] = {two[0]};
-                    c.try_cuts(one, sum, count, t < h, cost, from, limit);
-#ifdef STIXEL_PROFILE
-                    if (lane == 0) atomicAdd(reinterpret_cast<unsigned long long *>(c.profile) + 30, 1);
-#endif
                 }
                 // The column to solve after this one.
                 if (next == tiles - 1 && warp == helpers && lane == 0) {
@@ -174,9 +178,6 @@ __device__ __forceinline__ void solve_columns(const Tables &k, const std::uint16
                     const Cost limit = warp_max(t < h ? s.bound[lane] - s.in_tile[lane] : -INF);
                     const int first = done * TILE;
                     unsigned mine = __ballot_sync(ALL_LANES, c.keys[first + lane] <= limit) & own_cuts;
-#ifdef STIXEL_PROFILE
-                    if (lane == 0) atomicAdd(reinterpret_cast<unsigned long long *>(c.profile) + 29, __popc(mine));
-#endif
                     while (mine) {
                         const int a = 31 - __clz(mine);
                         mine ^= 1u << a;

@@ -47,7 +47,9 @@ struct Tables {
     std::int32_t *sky_sums;
     unsigned long long *path;
     std::uint64_t *row_memory;
+    std::uint64_t *links;  // where they are not with the other rows
     std::uint64_t row_bytes;
+    std::uint64_t link_bytes;
     std::uint64_t lut_rows;
     std::uint64_t unit_reciprocal;
     double focal_px, cy, baseline_m;

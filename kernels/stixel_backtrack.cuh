@@ -10,6 +10,8 @@ namespace stixel {
 template <bool TALL>
 __device__ void Column<TALL>::walk(int kind) {
     const int h = k.height;
+    const typename T::Link *const links = this->links();
+    unsigned long long *const path = this->path();
     int to = h, n = 0;
     while (to > 0) {
         const unsigned link = links[kind * h + to - 1];
@@ -39,12 +41,15 @@ __device__ void Column<TALL>::backtrack(std::uint64_t *out, int u) {
         if (skip > 0) atomicAdd(reinterpret_cast<unsigned *>(out), 1u);
     }
     std::uint64_t *items = out + 1 + (k.columns + 3) / 4 + static_cast<std::size_t>(u) * capacity;
-    const int end_row = k.frame[FRAME_END], sky_row = k.frame[FRAME_SKY];
+    const int *const ground = this->ground(), *const sky = this->sky();
+    const unsigned long long *const path = this->path();
+    const int end_row = ground_end, sky_row = sky_begin;
     for (int i = skip + tid; i < total; i += blockDim.x) {
         const unsigned long long piece = path[i];
         const int kind = static_cast<int>(piece >> 60);
         const int from = static_cast<int>(piece & 0xfffff), to = static_cast<int>((piece >> 20) & 0xfffff);
-        const unsigned long long sum = sums[to] - sums[from];
+        const Sum doubled = sums[to] - sums[from];
+        const unsigned long long sum = doubled >> DOUBLED;
         const unsigned long long count = counts[to] - counts[from];
         const unsigned long long n = count * (k.unit / 256);
         unsigned long long disparity = INVALID;
@@ -52,7 +57,7 @@ __device__ void Column<TALL>::backtrack(std::uint64_t *out, int u) {
         const double below = (k.sky_below_px * static_cast<double>(count)) * static_cast<double>(k.unit);
         const int written = kind == OBJECT && static_cast<double>(sum) < below ? SKY : kind;
 
-        const int m = model(mean(static_cast<Sum>(sum), static_cast<unsigned>(count)));
+        const int m = model(mean(doubled, static_cast<unsigned>(count)));
         const long long object = lut[static_cast<std::size_t>(to) * models + m] - lut[static_cast<std::size_t>(from) * models + m];
         const int end = min(max(end_row, from), to), begin = min(max(sky_row, from), to);
         const int sky_from = max(begin, end);

@@ -164,23 +164,21 @@ struct Column {
     // In shared memory.
     int *tile;        // [model][33]: prefix sums before the rows t0..=t0 + 32
     const std::uint32_t *reciprocals;
-    const int2 *same;  // separation and cost of the same depth, by whole disparity
+    const int2 *same;  // separation and cost of the same depth (see alike()), by whole disparity
     // In shared memory, or of this block in global memory where the image is tall.
-    Sum *sums;
+    Sum *sums;  // doubled where not TALL, see mean()
     Cost *keys;
     typename T::Count *counts;
     std::uint16_t *object_rows;
-    typename T::Link *links;
     std::uint16_t *list;
     Cost *slack;
     // Of this block in global memory.
     int *lut;
     Record *cuts;
-    int *ground, *sky;
-    unsigned long long *path;
     int tid, warp;
     // Of this column.
     int edge, unseen, models;
+    int horizon, ground_end, sky_begin;  // of the frame
 #ifdef STIXEL_PROFILE
     std::uint64_t *profile;
     long long last;
@@ -195,20 +193,35 @@ struct Column {
 #endif
     }
 
+    // Of this block in global memory, and seldom used: prefix sums of ground and sky costs, best path.
+    __device__ int *ground() const { return k.ground_sums + static_cast<std::size_t>(blockIdx.x) * (k.height + 1); }
+    __device__ int *sky() const { return k.sky_sums + static_cast<std::size_t>(blockIdx.x) * (k.height + 1); }
+    __device__ unsigned long long *path() const { return k.path + static_cast<std::size_t>(blockIdx.x) * k.height; }
+    // With the other rows, or in global memory where many blocks share a multiprocessor.
+    __device__ typename T::Link *links() const {
+        char *global = reinterpret_cast<char *>(k.links) + static_cast<std::size_t>(blockIdx.x) * k.link_bytes;
+        return reinterpret_cast<typename T::Link *>(k.links_at < 0 ? global : reinterpret_cast<char *>(sums) + (k.links_at - k.sums_at));
+    }
+
+    static constexpr int DOUBLED = TALL ? 0 : 1;
+
     static __device__ Cost widen(int cost) { return cost == IMPOSSIBLE ? T::INF : static_cast<Cost>(cost); }
 
+    // Mean of n measurements, by the doubled difference of two sums (in TALL, not doubled).
     __device__ int mean(Sum sum, unsigned n) const {
         unsigned q;
         if constexpr (TALL) {
             const unsigned long long r = __ldg(k.reciprocals + n);
             q = static_cast<unsigned>((__umul64hi(sum, r) << 1) | ((sum * r) >> 63));
         } else {
-            q = __umulhi(sum, reciprocals[n]);
-            // Too small by 1 at most. No rows: 0 > 2^32 - 1.
-            if (sum - q * n > n - 1) ++q;
+            // The reciprocal has 31 bits before its binary point at bit 31 + log2 n.
+            q = __umulhi(sum, reciprocals[n]) >> ((31 - __clz(n)) & 31);
         }
         return n == 0 ? unseen : static_cast<int>(q);
     }
+
+    // Cost of the same depth; where not TALL the table is widened before.
+    static __device__ Cost alike(int2 near) { return TALL ? widen(near.y) : static_cast<Cost>(near.y); }
 
     // Mean of the rows first..to.
     __device__ int mean_of(int first, int to) const {

@@ -113,13 +113,16 @@ __device__ void Column<TALL>::measure(const std::uint16_t *disparity, std::size_
     }
     __syncthreads();
     models = min((model(s.largest) + 16) / 16 * 16, k.disparities);
-    const int end = k.frame[FRAME_END], sky_row = k.frame[FRAME_SKY];
+    horizon = k.frame[FRAME_HORIZON];
+    ground_end = k.frame[FRAME_END];
+    sky_begin = k.frame[FRAME_SKY];
+    const int end = ground_end, sky_row = sky_begin;
     const int above = s.top < 0 ? h : s.top + 1;
     const int clear = above > sky_row ? above : h;
     if (tid == 0) {
         sums[0] = 0;
         counts[0] = 0;
-        ground[0] = sky[0] = 0;
+        ground()[0] = sky()[0] = 0;
     }
     const float unit = static_cast<float>(k.unit);
     Sum *total_sum = reinterpret_cast<Sum *>(&s.found[0][0]);
@@ -145,7 +148,7 @@ __device__ void Column<TALL>::measure(const std::uint16_t *disparity, std::size_
                     part[i][2] = v >= clear ? k.sky_missing_at_top : k.sky_missing;
                 } else {
                     row = (d * k.steps + k.half_step) / k.unit;
-                    sum[i] = static_cast<Sum>(d);
+                    sum[i] = static_cast<Sum>(d) << DOUBLED;
                     part[i][0] = 1;
                     const float px = static_cast<float>(d) / unit;
                     if (v < end) part[i][1] = gauss_cost(px, g.x, g.y, g.z, k.ground_outlier);
@@ -179,14 +182,14 @@ __device__ void Column<TALL>::measure(const std::uint16_t *disparity, std::size_
         if (v < h) {
             sums[v + 1] = sum_here - sum[1];
             counts[v + 1] = static_cast<typename T::Count>(here[0] - part[1][0]);
-            ground[v + 1] = here[1] - part[1][1];
-            sky[v + 1] = here[2] - part[1][2];
+            ground()[v + 1] = here[1] - part[1][1];
+            sky()[v + 1] = here[2] - part[1][2];
         }
         if (v + 1 < h) {
             sums[v + 2] = sum_here;
             counts[v + 2] = static_cast<typename T::Count>(here[0]);
-            ground[v + 2] = here[1];
-            sky[v + 2] = here[2];
+            ground()[v + 2] = here[1];
+            sky()[v + 2] = here[2];
         }
         __syncthreads();
     }

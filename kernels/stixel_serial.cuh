@@ -34,12 +34,13 @@ struct Serial {
     // What the first cut of the next tile costs at least.
     Cost key;
 
-    __device__ __forceinline__ void start(const Tables &k) {
+    __device__ __forceinline__ void start(const Column<TALL> &c) {
+        const Tables &k = c.k;
         g = o = sk = key = ground_run = sky_run = INF;
         below = {0, 0, 0, 0, INF};
         ground_link = sky_link = 0;
-        if (k.frame[FRAME_END] > 0) ground_run = k.ln_2 + k.cut[0];
-        if (k.frame[FRAME_SKY] == 0 && !k.reference_road) sky_run = k.cut[0];
+        if (c.ground_end > 0) ground_run = k.ln_2 + k.cut[0];
+        if (c.sky_begin == 0 && !k.reference_road) sky_run = k.cut[0];
     }
 
     static __device__ __forceinline__ int nearer(int logs) { return static_cast<std::int16_t>(logs & 0xffff); }
@@ -66,7 +67,7 @@ struct Serial {
             const int m = c.mean_of(from, min(t + 1, h));
             const int2 near = c.same[c.whole(m)];
             const int logs = c.logs(m);
-            own = {m + near.x, m - near.x, nearer(logs), logs >> 16, c.widen(near.y)};
+            own = {m + near.x, m - near.x, nearer(logs), logs >> 16, c.alike(near)};
         }
         const Cost first_g = g, first_o = o;
         const int first_mean_2 = below.high + below.low;
@@ -88,11 +89,18 @@ struct Serial {
             const Step<Cost> next_step = load_whole(steps + i + 1);
             const Pair<Cost> next_pair = *pairs;
             const int2 next_near = c.same[c.whole(next_pair.mean)];
-            // An object on this row and up to that of the lane.
+            // An object on this row and up to that of the lane: by far the longest chain from row to
+            // row, so all that does not wait for the row below comes first.
             const int m = pair.mean;
+            const Cost on_sky = m > sky_tolerance ? sk + step.sky_next + pair.object : INF;
+            const Cost other = min(g + pair.on_ground, on_sky);
+            const Cost after_object = step.object_next + pair.object;
+            const Below<Cost> here = {m + near.x, m - near.x, nearer(pair.logs), pair.logs >> 16, c.alike(near)};
+            // The rows before this one are done: nothing is better.
+            const Cost to_beat = lane >= i ? cost : -INF - INF;
             const Cost on_object = m > below.high ? below.nearer : m < below.low ? below.farther : below.alike;
-            Cost there = min(o + step.object_next + on_object + pair.object, g + pair.on_ground);
-            if (m > sky_tolerance) there = min(there, sk + step.sky_next + pair.object);
+            const Cost there = min(on_object + (o + after_object), other);
+            const bool better = there < to_beat;
 
             // Ground and sky that begin on this row, and the best up to it.
             ground_run = min(ground_run, min(g, o) + step.ground_begin);
@@ -102,11 +110,13 @@ struct Serial {
             sk = min(sky_run + step.sky_end, INF);
             if (lane == 0) ends[i + 1] = {g, sk, ground_run, sky_run};
 
-            if (lane >= i && there < cost) {
-                cost = there;
-                from = t0 + i;
-                own = {m + near.x, m - near.x, nearer(pair.logs), pair.logs >> 16, c.widen(near.y)};
-            }
+            cost = better ? there : cost;
+            from = better ? t0 + i : from;
+            own.high = better ? here.high : own.high;
+            own.low = better ? here.low : own.low;
+            own.nearer = better ? here.nearer : own.nearer;
+            own.farther = better ? here.farther : own.farther;
+            own.alike = better ? here.alike : own.alike;
             o = __shfl_sync(ALL_LANES, cost, i);
             below.high = __shfl_sync(ALL_LANES, own.high, i);
             below.low = __shfl_sync(ALL_LANES, own.low, i);
@@ -198,9 +208,10 @@ struct Serial {
         const unsigned ground = since(end.ground_run < before.ground_run, g_before < o_before, ground_link);
         const unsigned sky = since(end.sky_run < before.sky_run, after_ground < after_object, sky_link);
         if (t < h) {
-            c.links[GROUND * h + t] = static_cast<typename T::Link>(ground);
-            c.links[OBJECT * h + t] = static_cast<typename T::Link>(from | OBJECT << T::LINK_BITS);
-            c.links[SKY * h + t] = static_cast<typename T::Link>(sky);
+            typename T::Link *const links = c.links();
+            links[GROUND * h + t] = static_cast<typename T::Link>(ground);
+            links[OBJECT * h + t] = static_cast<typename T::Link>(from | OBJECT << T::LINK_BITS);
+            links[SKY * h + t] = static_cast<typename T::Link>(sky);
         }
     }
 };

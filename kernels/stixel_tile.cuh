@@ -35,40 +35,42 @@ __device__ void Column<TALL>::build_tile(int t0) {
 // P1. What the rows of a tile, and the first above it, bring to the serial part.
 template <bool TALL>
 __device__ void Column<TALL>::step_rows(Prepared<TALL> &to, int t0) {
-    const int h = k.height;
-    const int end = k.frame[FRAME_END], sky_row = k.frame[FRAME_SKY], horizon = k.frame[FRAME_HORIZON];
-    for (int i = lane_id(); i <= TILE; i += WARP) {
-        const int t = t0 + i;
+    const int h = k.height, lane = lane_id();
+    // All loads first: the row of this lane and, all lanes alike, the first above the tile.
+    GroundRow on_row[2];
+    int cut[2], ground_to[2], ground_on[2], sky_to[2], sky_on[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const int t = min(t0 + (i == 0 ? lane : TILE), h - 1);
+        on_row[i] = load_whole(k.rows + max(t - 1, 0));
+        cut[i] = __ldg(k.cut + t);
+        ground_to[i] = ground()[t];
+        ground_on[i] = ground()[t + 1];
+        sky_to[i] = sky()[t];
+        sky_on[i] = sky()[t + 1];
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const int row = i == 0 ? lane : TILE, t = t0 + row;
+        const bool inside = t < h, later = inside && t > 0;
+        const GroundRow &g = on_row[i];
+        const Cost from_sky = cut[i] - sky_to[i];
         Step<Cost> step;
-        step.ground_begin = step.ground_end = step.sky_from_object = step.sky_from_ground = step.sky_end = T::INF;
-        step.object_next = step.sky_next = T::INF;
+        step.ground_begin = later && t < ground_end ? k.ground_next + cut[i] - ground_to[i] : T::INF;
+        step.ground_end = inside && t < ground_end ? ground_on[i] : T::INF;
+        step.sky_from_object = later && t >= sky_begin ? from_sky + k.ln_2 : T::INF;
+        step.sky_from_ground = later && t >= sky_begin && g.sky_next ? from_sky : T::INF;
+        step.sky_end = inside ? sky_on[i] : T::INF;
+        step.object_next = later ? (t - 1 < horizon ? k.object_next : k.ln_2) + cut[i] : T::INF;
+        step.sky_next = later ? k.on_sky + cut[i] : T::INF;
         step.unused = 0;
         OnGround<Cost> on;
-        on.ground = 0;
-        on.nearer = on.farther = on.standing = T::INF;
-        if (t < h) {
-            const int cut = __ldg(k.cut + t);
-            if (t < end) {
-                if (t > 0) step.ground_begin = k.ground_next + cut - ground[t];
-                step.ground_end = ground[t + 1];
-            }
-            step.sky_end = sky[t + 1];
-            if (t > 0) {
-                const GroundRow g = k.rows[t - 1];
-                if (t >= sky_row) {
-                    step.sky_from_object = cut - sky[t] + k.ln_2;
-                    if (g.sky_next) step.sky_from_ground = cut - sky[t];
-                }
-                step.object_next = (t - 1 < horizon ? k.object_next : k.ln_2) + cut;
-                step.sky_next = k.on_sky + cut;
-                on.ground = g.ground;
-                on.nearer = widen(g.nearer);
-                on.farther = widen(g.farther);
-                on.standing = g.standing;
-            }
-        }
-        to.steps[i] = step;
-        to.begin[i] = on;
+        on.ground = later ? g.ground : 0;
+        on.nearer = later ? widen(g.nearer) : T::INF;
+        on.farther = later ? widen(g.farther) : T::INF;
+        on.standing = later ? g.standing : T::INF;
+        to.steps[row] = step;
+        to.begin[row] = on;
     }
 }
 
@@ -160,7 +162,7 @@ __device__ bool Column<TALL>::best_of(const Record *records, const int (&cuts_fr
         const Record c = load_whole(records + (b - first));
         const int m = mean(sum - sums[b], count - counts[b]);
         const int n = model(m);
-        const int below = lut[static_cast<std::size_t>(b) * models + n];
+        const int below = lut[static_cast<unsigned>(b) * static_cast<unsigned>(models) + static_cast<unsigned>(n)];
         Cost g, o, sk;
         transitions(c, m, g, o, sk);
         found[i] = min(min(g, o), sk) + (tile[n * PITCH + lane + 1] - below);
@@ -168,11 +170,10 @@ __device__ bool Column<TALL>::best_of(const Record *records, const int (&cuts_fr
     bool better = false;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-        if (found[i] < cost || (found[i] == cost && cuts_from[i] < from)) {
-            cost = found[i];
-            from = cuts_from[i];
-            better = true;
-        }
+        const bool wins = (found[i] < cost) | ((found[i] == cost) & (cuts_from[i] < from));
+        cost = wins ? found[i] : cost;
+        from = wins ? cuts_from[i] : from;
+        better |= wins;
     }
     return better;
 }

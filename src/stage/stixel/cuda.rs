@@ -61,7 +61,9 @@ device_struct! {
         sky_sums: DevicePtr<i32>,
         path: DevicePtr<u64>,
         row_memory: DevicePtr<u64>,
+        links: DevicePtr<u64>,
         row_bytes: u64,
+        link_bytes: u64,
         lut_rows: u64,
         unit_reciprocal: u64,
         focal_px: f64,
@@ -139,7 +141,7 @@ struct RowMemory {
 }
 
 impl RowMemory {
-    fn new(height: usize, tall: bool) -> Self {
+    fn new(height: usize, tall: bool, links: bool) -> Self {
         let (wide, narrow) = if tall { (8, 4) } else { (4, 2) };
         let mut end = 0;
         let mut take = |bytes: usize| {
@@ -152,7 +154,7 @@ impl RowMemory {
             keys: take(wide * height),
             counts: take(narrow * (height + 1)),
             object_rows: take(2 * height),
-            links: take(3 * narrow * height),
+            links: take(if links { 3 * narrow * height } else { 0 }),
             list: take(2 * height),
             slack: take(wide * height.div_ceil(TILE)),
             bytes: end,
@@ -209,14 +211,14 @@ impl Plan {
         let columns = size.width / params.stixel_width;
         let h = size.height;
         let sms = context.sms();
-        let many = columns <= 3 * sms as usize;
-        let threads = threads.unwrap_or(if many { MANY_THREADS } else { FEW_THREADS });
+        let crowded = columns > 3 * sms as usize;
+        let threads = threads.unwrap_or(if crowded { FEW_THREADS } else { MANY_THREADS });
 
         let module = Module::load(context, "stixel")?;
         let largest = tables.largest() as u64;
         let same_bytes = 8 * disparities;
         let tile_bytes = 4 * disparities * (TILE + 1);
-        let short_rows = RowMemory::new(h, false);
+        let short_rows = RowMemory::new(h, false, !crowded);
         let bytes_of_reciprocals = (4 * (h + 1)).next_multiple_of(16);
         let shared = |tall: bool| {
             same_bytes
@@ -234,7 +236,7 @@ impl Plan {
         };
         let short = module.function("stixel_columns")?;
         let tall = h >= 1 << 14
-            || largest * h as u64 >= 1 << 31
+            || largest * h as u64 >= 1 << 30
             || (largest + 1 + u64::from(tables.half_step)) * u64::from(tables.unit) >= 1 << 32
             || tables.cost_range * h as i64 + (1 << 20) >= 1 << 27
             || !fits(&short);
@@ -247,12 +249,13 @@ impl Plan {
         let reciprocal_bytes = if tall { 0 } else { bytes_of_reciprocals };
         solve.allow_shared(shared)?;
 
-        let rows = RowMemory::new(h, tall);
+        let rows = RowMemory::new(h, tall, tall || !crowded);
         let lut_rows = h.next_multiple_of(TILE) + 1;
         let cut_bytes = if tall { 80 } else { 48 };
         let row_bytes = if tall { rows.bytes } else { 0 };
+        let link_bytes = if tall || !crowded { 0 } else { (6 * h).next_multiple_of(8) };
         let slot_bytes =
-            4 * lut_rows * disparities + h * (cut_bytes + 8) + 8 * (h + 1) + row_bytes;
+            4 * lut_rows * disparities + h * (cut_bytes + 8) + 8 * (h + 1) + row_bytes + link_bytes;
         let resident = (solve.blocks_per_sm(threads, shared)?.max(1) * sms.max(1)) as usize;
         let slots = if tall {
             resident.min(TALL_SCRATCH / slot_bytes).max(1)
@@ -270,7 +273,7 @@ impl Plan {
         let short_reciprocals: Vec<u32> = (0..=h as u64)
             .map(|n| match n {
                 0 => 0,
-                n => ((1u64 << 32) / n).min(u64::from(u32::MAX)) as u32,
+                n => (1u64 << (31 + n.ilog2())).div_ceil(n) as u32,
             })
             .collect();
 
@@ -295,6 +298,7 @@ impl Plan {
         });
         let path = layout.reserve::<u64>("stixel: paths", slots * h);
         let row_memory = layout.reserve::<u64>("stixel: rows", (slots * row_bytes / 8).max(1));
+        let links = layout.reserve::<u64>("stixel: links", (slots * link_bytes / 8).max(1));
         let arena = Arena::new(context, "stixel", layout)?;
 
         stream.upload(&tables.object, &arena.buffer(object)?)?;
@@ -324,7 +328,9 @@ impl Plan {
             sky_sums: arena.buffer(sky_sums)?.ptr(),
             path: arena.buffer(path)?.ptr(),
             row_memory: arena.buffer(row_memory)?.ptr(),
+            links: arena.buffer(links)?.ptr(),
             row_bytes: row_bytes as u64,
+            link_bytes: link_bytes as u64,
             lut_rows: lut_rows as u64,
             unit_reciprocal: tables.unit_reciprocal,
             focal_px: camera.focal_px,
@@ -381,7 +387,7 @@ impl Plan {
             keys_at: rows.keys as i32,
             counts_at: rows.counts as i32,
             object_rows_at: rows.object_rows as i32,
-            links_at: rows.links as i32,
+            links_at: if link_bytes > 0 { -1 } else { rows.links as i32 },
             list_at: rows.list as i32,
             slack_at: rows.slack as i32,
             sms: sms.max(1) as i32,
