@@ -43,7 +43,7 @@ __device__ void Column<TALL>::backtrack(std::uint64_t *out, int u) {
     std::uint64_t *items = out + 1 + (k.columns + 3) / 4 + static_cast<std::size_t>(u) * capacity;
     const int *const ground = this->ground(), *const sky = this->sky();
     const unsigned long long *const path = this->path();
-    const int end_row = ground_end, sky_row = sky_begin;
+    const int end_row = s.ground_end, sky_row = s.sky_begin;
     for (int i = skip + tid; i < total; i += blockDim.x) {
         const unsigned long long piece = path[i];
         const int kind = static_cast<int>(piece >> 60);

@@ -20,6 +20,12 @@ __device__ inline int warp_max(int value) {
 #endif
 }
 
+__device__ inline long long warp_min(long long value) {
+#pragma unroll
+    for (int offset = WARP / 2; offset > 0; offset /= 2) value = min(value, __shfl_xor_sync(ALL_LANES, value, offset));
+    return value;
+}
+
 __device__ inline long long warp_max(long long value) {
 #pragma unroll
     for (int offset = WARP / 2; offset > 0; offset /= 2) value = max(value, __shfl_xor_sync(ALL_LANES, value, offset));
@@ -127,12 +133,17 @@ struct Shared {
     // The least that one model costs from the start of the tile to a row.
     int in_tile[TILE];
     int top, largest, column, listed;
+    int horizon, ground_end, sky_begin;  // of the frame
+    unsigned own_cuts[MAX_WARPS];  // the cuts of a tile that a warp looks at
     int guess[2];  // winner of the last row of the tiles below, by parity
     int path_length;
 };
 
 // Waits for the warps that prepare tiles.
 __device__ inline void helpers_meet(int threads) { __barrier_sync_count(1, threads); }
+
+// The whole block, whose first warp comes from another place than the others.
+__device__ inline void block_meets() { __barrier_sync_count(2, blockDim.x); }
 
 // For measurements and tests only, by -D: cycles of each part behind the output (the bench shows
 // them with STIXEL_PROFILE set), and delays that let either side of a tile run late.
@@ -177,8 +188,7 @@ struct Column {
     Record *cuts;
     int tid, warp;
     // Of this column.
-    int edge, unseen, models;
-    int horizon, ground_end, sky_begin;  // of the frame
+    int unseen, models;
 #ifdef STIXEL_PROFILE
     std::uint64_t *profile;
     long long last;
@@ -261,12 +271,15 @@ struct Column {
     __device__ void step_rows(Prepared<TALL> &to, int t0);
     __device__ void pair_rows(Prepared<TALL> &to, int t0);
     __device__ void bound_rows(Prepared<TALL> &to);
+    __device__ void prefetch_costs(int t0) const;
     __device__ void list_cuts(int tiles, Cost limit);
     template <int N>
     __device__ bool best_of(const Record *records, const int (&cuts_from)[N], int first, Sum sum, unsigned count, Cost &cost,
                             int &from) const;
     template <int N>
     __device__ void try_cuts(const int (&cuts_from)[N], Sum sum, unsigned count, bool inside, Cost &cost, int &from, Cost &limit);
+    __device__ void prepare(int number, int tiles, Cost &cost, int &from);
+    __device__ void last_cuts(int number, Cost cost, int from);
     __device__ void walk(int kind);
     __device__ void backtrack(std::uint64_t *out, int u);
 };

@@ -81,13 +81,15 @@ template <bool TALL>
 __device__ void Column<TALL>::measure(const std::uint16_t *disparity, std::size_t stride, int u) {
     const int h = k.height, threads = blockDim.x, lane = lane_id();
     const int centre = u * k.width + k.width / 2;
-    edge = centre >= k.unseen_border || k.invalid_as_zero ? k.disparities : min(centre + 1, k.disparities);
+    const int edge = centre >= k.unseen_border || k.invalid_as_zero ? k.disparities : min(centre + 1, k.disparities);
     unseen = edge < k.disparities ? edge * k.unit : 0;
     if (tid == 0) {
         s.top = -1;
         s.largest = unseen;
+        s.horizon = k.frame[FRAME_HORIZON];
+        s.ground_end = k.frame[FRAME_END];
+        s.sky_begin = k.frame[FRAME_SKY];
     }
-    __syncthreads();
     int *measured = reinterpret_cast<int *>(keys);
     const int blind = k.invalid_as_zero ? 0 : min(max(k.left_border - u * k.width, 0), k.width);
     int top = -1, largest = 0;
@@ -107,16 +109,14 @@ __device__ void Column<TALL>::measure(const std::uint16_t *disparity, std::size_
     }
     top = warp_max(top);
     largest = warp_max(largest);
+    __syncthreads();
     if (lane == 0) {
         atomicMax(&s.top, top);
         atomicMax(&s.largest, largest);
     }
     __syncthreads();
     models = min((model(s.largest) + 16) / 16 * 16, k.disparities);
-    horizon = k.frame[FRAME_HORIZON];
-    ground_end = k.frame[FRAME_END];
-    sky_begin = k.frame[FRAME_SKY];
-    const int end = ground_end, sky_row = sky_begin;
+    const int end = s.ground_end, sky_row = s.sky_begin;
     const int above = s.top < 0 ? h : s.top + 1;
     const int clear = above > sky_row ? above : h;
     if (tid == 0) {

@@ -33,25 +33,33 @@ struct Serial {
     unsigned ground_link, sky_link;
     // What the first cut of the next tile costs at least.
     Cost key;
+    // Of the tile solved last: the best object on the row of the lane, its mean doubled, and what
+    // was best on the row below the tile.
+    Cost best;
+    int best_from, best_mean_2;
+    Cost first_g, first_o;
+    int first_mean_2;
 
     __device__ __forceinline__ void start(const Column<TALL> &c) {
         const Tables &k = c.k;
         g = o = sk = key = ground_run = sky_run = INF;
         below = {0, 0, 0, 0, INF};
         ground_link = sky_link = 0;
-        if (c.ground_end > 0) ground_run = k.ln_2 + k.cut[0];
-        if (c.sky_begin == 0 && !k.reference_road) sky_run = k.cut[0];
+        if (c.s.ground_end > 0) ground_run = k.ln_2 + k.cut[0];
+        if (c.s.sky_begin == 0 && !k.reference_road) sky_run = k.cut[0];
     }
 
     static __device__ __forceinline__ int nearer(int logs) { return static_cast<std::int16_t>(logs & 0xffff); }
 
     // P6. A tile from the best objects of all warps that begin below it.
-    __device__ __forceinline__ void solve(Column<TALL> &c, int tile, Cost cost, int from) {
+    __device__ __forceinline__ void solve(Column<TALL> &c, int tile) {
         const Tables &k = c.k;
         Shared<TALL> &s = c.s;
         const int h = k.height, lane = lane_id(), warps = blockDim.x / WARP;
         const int t0 = tile * TILE, t = t0 + lane;
         const Prepared<TALL> &prepared = s.prepared[tile & 1];
+        Cost cost = INF;
+        int from = INT_MAX;
 #pragma unroll
         for (int i = 1; i < MAX_WARPS; ++i) {
             const int w = min(i, warps - 1);
@@ -69,8 +77,9 @@ struct Serial {
             const int logs = c.logs(m);
             own = {m + near.x, m - near.x, nearer(logs), logs >> 16, c.alike(near)};
         }
-        const Cost first_g = g, first_o = o;
-        const int first_mean_2 = below.high + below.low;
+        first_g = g;
+        first_o = o;
+        first_mean_2 = below.high + below.low;
         if (lane == 0) s.ends[0] = {g, sk, ground_run, sky_run};
         c.stamp(6);
         SLOW_SERIAL
@@ -129,20 +138,11 @@ struct Serial {
         }
         c.stamp(7);
         __syncwarp();
-        const Ends<Cost> end = s.ends[lane + 1];
-        add_cut(c, prepared, tile, cost, own, end);
-        link(c, prepared, t0, cost, from, own, end, first_g, first_o, first_mean_2);
+        add_cut(c, prepared, tile, cost, own, s.ends[lane + 1]);
         if (lane == TILE - 1) s.guess[tile & 1] = from;
-        if (t0 + TILE >= h) {
-            const int last = h - 1 - t0;
-            const Cost end_ground = __shfl_sync(ALL_LANES, end.ground, last);
-            const Cost end_object = __shfl_sync(ALL_LANES, cost, last);
-            const Cost end_sky = __shfl_sync(ALL_LANES, end.sky, last);
-            __syncwarp();
-            if (lane == 0) {
-                c.walk(end_sky < min(end_ground, end_object) ? SKY : end_object < end_ground ? OBJECT : GROUND);
-            }
-        }
+        best = cost;
+        best_from = from;
+        best_mean_2 = own.high + own.low;
     }
 
     // The cut above the row of each lane, and the keys of the cuts of the tile.
@@ -179,15 +179,14 @@ struct Serial {
         key = __shfl_sync(ALL_LANES, least, TILE - 1);
     }
 
-    // Where the best ends on the row of each lane begin, and on what.
-    __device__ __forceinline__ void link(Column<TALL> &c, const Prepared<TALL> &prepared, int t0, Cost cost, int from,
-                                         const Below<Cost> &own, const Ends<Cost> &end, Cost first_g, Cost first_o,
-                                         int first_mean_2) {
-        const int lane = lane_id(), h = c.k.height, t = t0 + lane;
-        const Ends<Cost> before = c.s.ends[lane];
-        const Step<Cost> step = load_whole(prepared.steps + lane);
-        Cost o_before = __shfl_up_sync(ALL_LANES, cost, 1);
-        int mean_2 = __shfl_up_sync(ALL_LANES, own.high + own.low, 1);
+    // What no other warp waits for: where the best ends on the row of each lane begin, and on what;
+    // after the last tile the best path.
+    __device__ __forceinline__ void finish(Column<TALL> &c, int tile) {
+        const int lane = lane_id(), h = c.k.height, t0 = tile * TILE, t = t0 + lane;
+        const Ends<Cost> before = c.s.ends[lane], end = c.s.ends[lane + 1];
+        const Step<Cost> step = load_whole(c.s.prepared[tile & 1].steps + lane);
+        Cost o_before = __shfl_up_sync(ALL_LANES, best, 1);
+        int mean_2 = __shfl_up_sync(ALL_LANES, best_mean_2, 1);
         if (lane == 0) {
             o_before = first_o;
             mean_2 = first_mean_2;
@@ -210,8 +209,18 @@ struct Serial {
         if (t < h) {
             typename T::Link *const links = c.links();
             links[GROUND * h + t] = static_cast<typename T::Link>(ground);
-            links[OBJECT * h + t] = static_cast<typename T::Link>(from | OBJECT << T::LINK_BITS);
+            links[OBJECT * h + t] = static_cast<typename T::Link>(best_from | OBJECT << T::LINK_BITS);
             links[SKY * h + t] = static_cast<typename T::Link>(sky);
+        }
+        if (t0 + TILE >= h) {
+            const int last = h - 1 - t0;
+            const Cost end_ground = __shfl_sync(ALL_LANES, end.ground, last);
+            const Cost end_object = __shfl_sync(ALL_LANES, best, last);
+            const Cost end_sky = __shfl_sync(ALL_LANES, end.sky, last);
+            __syncwarp();
+            if (lane == 0) {
+                c.walk(end_sky < min(end_ground, end_object) ? SKY : end_object < end_ground ? OBJECT : GROUND);
+            }
         }
     }
 };

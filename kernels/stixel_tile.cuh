@@ -36,6 +36,7 @@ __device__ void Column<TALL>::build_tile(int t0) {
 template <bool TALL>
 __device__ void Column<TALL>::step_rows(Prepared<TALL> &to, int t0) {
     const int h = k.height, lane = lane_id();
+    const int horizon = s.horizon, ground_end = s.ground_end, sky_begin = s.sky_begin;
     // All loads first: the row of this lane and, all lanes alike, the first above the tile.
     GroundRow on_row[2];
     int cut[2], ground_to[2], ground_on[2], sky_to[2], sky_on[2];
@@ -107,16 +108,29 @@ __device__ void Column<TALL>::pair_rows(Prepared<TALL> &to, int t0) {
 // from there to its end. A warp looks at some models.
 template <bool TALL>
 __device__ void Column<TALL>::bound_rows(Prepared<TALL> &to) {
-    const int lane = lane_id(), helpers = blockDim.x / WARP - 1;
+    const int lane = lane_id(), warps = blockDim.x / WARP;
     int least_to = INT_MAX, least_from = INT_MAX;
+    // The first helper has more to do besides.
 #pragma unroll 4
-    for (int n = warp - 1; n < models; n += helpers) {
+    for (int n = warp - 2; n < models; n += warps - 2) {
         const int *row = tile + n * PITCH;
         least_to = min(least_to, row[lane + 1] - row[0]);
         least_from = min(least_from, row[TILE] - row[lane]);
     }
     atomicMin(&s.in_tile[lane], least_to);
     atomicMin(&to.rest[lane], least_from);
+}
+
+// Brings the object costs of a tile's rows near, for its P1; a warp.
+template <bool TALL>
+__device__ void Column<TALL>::prefetch_costs(int t0) const {
+    const int t = t0 + lane_id();
+    if (t >= k.height) return;
+    const std::int16_t *row = k.object + static_cast<unsigned>(object_rows[t]) * static_cast<unsigned>(k.disparities);
+    for (int n = 0; n < models; n += 64) {
+        int unused;
+        asm volatile("ld.global.nc.b32 %0, [%1];" : "=r"(unused) : "l"(row + n));
+    }
 }
 
 // P3. The cuts below the tile that may win one of its rows, nearest tiles first.
@@ -183,11 +197,128 @@ template <bool TALL>
 template <int N>
 __device__ void Column<TALL>::try_cuts(const int (&cuts_from)[N], Sum sum, unsigned count, bool inside, Cost &cost, int &from,
                                        Cost &limit) {
-    if (__any_sync(ALL_LANES, best_of(cuts, cuts_from, 0, sum, count, cost, from))) {
-        const int lane = lane_id();
-        const Cost others = atomicMin(&s.bound[lane], cost);
-        limit = warp_max(inside ? min(others, cost) - s.in_tile[lane] : -T::INF);
+    const int lane = lane_id();
+    const bool better = __any_sync(ALL_LANES, best_of(cuts, cuts_from, 0, sum, count, cost, from));
+    const Cost others = better ? atomicMin(&s.bound[lane], cost) : *const_cast<volatile Cost *>(&s.bound[lane]);
+    limit = warp_max(inside ? min(others, cost) - s.in_tile[lane] : -T::INF);
+}
+
+// P1 to P4 for one of the tiles, by all warps but the first: the best objects of this warp, T by
+// the lane.
+template <bool TALL>
+__device__ __forceinline__ void Column<TALL>::prepare(int number, int tiles, Cost &cost, int &from) {
+    const int h = k.height, lane = lane_id(), helpers = blockDim.x / WARP - 1;
+    const int t0 = number * TILE, t = t0 + lane, to = min(t + 1, h);
+    Prepared<TALL> &prepared = s.prepared[number & 1];
+    if (warp == helpers) step_rows(prepared, t0);
+    if (warp == 1) {
+        s.in_tile[lane] = INT_MAX;
+        prepared.rest[lane] = INT_MAX;
     }
+    build_tile(t0);
+    const int guess = number >= 2 ? s.guess[number & 1] : 0;
+    const Sum sum = sums[to];
+    const unsigned count = counts[to];
+    stamp(1);
+    helpers_meet(blockDim.x - WARP);
+    stamp(13);
+
+    from = INT_MAX;
+    if (warp == 1) {
+        // An object on all rows, and the winner of a row below.
+        cost = k.cut[0] + (t <= s.horizon ? k.ln_2 : 0) + k.ln_range + tile[model(mean(sum, count)) * PITCH + lane + 1];
+        from = 0;
+        if (guess > 0) {
+            const int one[1] = {guess};
+            best_of(cuts, one, 0, sum, count, cost, from);
+        }
+        s.found[0][lane] = cost;
+        s.bound[lane] = cost;
+        if (lane == 0) s.listed = 0;
+    }
+    pair_rows(prepared, t0);
+    if (warp > 1) bound_rows(prepared);
+    stamp(2);
+    helpers_meet(blockDim.x - WARP);
+    stamp(3);
+
+#ifndef STIXEL_NO_PREFETCH
+    if (warp == helpers) prefetch_costs(t0 + TILE);
+#endif
+    // The tile below is not solved yet.
+    cost = s.found[0][lane];
+    Cost limit = warp_max(t < h ? cost - s.in_tile[lane] : -T::INF);
+    SLOW_HELPERS
+    list_cuts(number - 1, limit);
+    helpers_meet(blockDim.x - WARP);
+    stamp(4);
+#ifdef STIXEL_PROFILE
+    if (warp == 1 && lane == 0) atomicAdd(reinterpret_cast<unsigned long long *>(profile) + 31, s.listed);
+#endif
+
+    // A lane looks after one cut at a time; the most promising first, so that others die.
+    const int listed = s.listed;
+    for (int base = warp - 1; base < listed; base += helpers * WARP) {
+        const int mine = base + lane * helpers;
+        const bool on = mine < listed;
+        const int cut = on ? list[mine] : 0;
+        Cost least = on ? keys[cut] - slack[cut / TILE] : T::INF + T::INF;
+        const auto take = [&](Cost lowest) {
+            const int at = __ffs(__ballot_sync(ALL_LANES, least == lowest)) - 1;
+            if (lane == at) least = T::INF + T::INF;
+            return __shfl_sync(ALL_LANES, cut, at);
+        };
+        for (;;) {
+            const Cost lowest = warp_min(least);
+            if (lowest > limit) break;
+            const int first = take(lowest);
+            const Cost other = warp_min(least);
+            if (other <= limit) {
+                const int two[2] = {first, take(other)};
+                try_cuts(two, sum, count, t < h, cost, from, limit);
+            } else {
+                const int one[1] = {first};
+                try_cuts(one, sum, count, t < h, cost, from, limit);
+            }
+#ifdef STIXEL_PROFILE
+            if (lane == 0) atomicAdd(reinterpret_cast<unsigned long long *>(profile) + 30, other <= limit ? 2 : 1);
+#endif
+        }
+    }
+    // The column to solve after this one.
+    if (number == tiles - 1 && warp == helpers && lane == 0) {
+        s.column = static_cast<int>(gridDim.x) + atomicAdd(k.frame + FRAME_NEXT, 1);
+    }
+}
+
+// P5. The cuts of the tile just solved, for the next; all warps but the first.
+template <bool TALL>
+__device__ __forceinline__ void Column<TALL>::last_cuts(int number, Cost cost, int from) {
+    const int h = k.height, lane = lane_id();
+    const int t = number * TILE + lane, to = min(t + 1, h);
+    if (number > 0) {
+        SLOW_CUTS
+        const Sum sum = sums[to];
+        const unsigned count = counts[to];
+        const Cost limit = warp_max(t < h ? s.bound[lane] - s.in_tile[lane] : -T::INF);
+        const int first = (number - 1) * TILE;
+        unsigned mine = __ballot_sync(ALL_LANES, keys[first + lane] <= limit) & s.own_cuts[warp];
+        while (mine) {
+            const int a = 31 - __clz(mine);
+            mine ^= 1u << a;
+            if (mine) {
+                const int b = 31 - __clz(mine);
+                mine ^= 1u << b;
+                const int two[2] = {first + a, first + b};
+                best_of(s.recent, two, first, sum, count, cost, from);
+            } else {
+                const int one[1] = {first + a};
+                best_of(s.recent, one, first, sum, count, cost, from);
+            }
+        }
+    }
+    s.found[warp][lane] = cost;
+    s.from[warp - 1][lane] = from;
 }
 
 }  // namespace stixel
