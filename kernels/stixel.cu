@@ -27,7 +27,9 @@ __device__ __forceinline__ void solve_columns(const Tables &k, const std::uint16
     char *const memory = reinterpret_cast<char *>(dynamic);
     // Blocks of one multiprocessor have their serial warps on different schedulers.
     const int tid = static_cast<int>((threadIdx.x + blockIdx.x / k.sms % 4 * WARP) % blockDim.x);
-    const int h = k.height, lane = lane_id(), warp = tid / WARP, warps = blockDim.x / WARP;
+    const int h = k.height, lane = lane_id(), warps = blockDim.x / WARP;
+    // By a shuffle, so that the compiler knows that a warp stays together.
+    const int warp = __shfl_sync(ALL_LANES, tid / WARP, 0);
     const std::size_t slot = blockIdx.x;
 
     int2 *same = reinterpret_cast<int2 *>(memory);

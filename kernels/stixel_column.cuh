@@ -140,10 +140,16 @@ struct Shared {
 };
 
 // Waits for the warps that prepare tiles.
-__device__ inline void helpers_meet(int threads) { __barrier_sync_count(1, threads); }
+__device__ inline void helpers_meet(int threads) {
+    __syncwarp();
+    asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
+}
 
 // The whole block, whose first warp comes from another place than the others.
-__device__ inline void block_meets() { __barrier_sync_count(2, blockDim.x); }
+__device__ inline void block_meets() {
+    __syncwarp();
+    asm volatile("bar.sync 2, %0;" ::"r"(blockDim.x) : "memory");
+}
 
 // For measurements and tests only, by -D: cycles of each part behind the output (the bench shows
 // them with STIXEL_PROFILE set), and delays that let either side of a tile run late.

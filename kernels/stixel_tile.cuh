@@ -197,10 +197,11 @@ template <bool TALL>
 template <int N>
 __device__ void Column<TALL>::try_cuts(const int (&cuts_from)[N], Sum sum, unsigned count, bool inside, Cost &cost, int &from,
                                        Cost &limit) {
-    const int lane = lane_id();
-    const bool better = __any_sync(ALL_LANES, best_of(cuts, cuts_from, 0, sum, count, cost, from));
-    const Cost others = better ? atomicMin(&s.bound[lane], cost) : *const_cast<volatile Cost *>(&s.bound[lane]);
-    limit = warp_max(inside ? min(others, cost) - s.in_tile[lane] : -T::INF);
+    if (__any_sync(ALL_LANES, best_of(cuts, cuts_from, 0, sum, count, cost, from))) {
+        const int lane = lane_id();
+        const Cost others = atomicMin(&s.bound[lane], cost);
+        limit = warp_max(inside ? min(others, cost) - s.in_tile[lane] : -T::INF);
+    }
 }
 
 // P1 to P4 for one of the tiles, by all warps but the first: the best objects of this warp, T by
@@ -242,9 +243,7 @@ __device__ __forceinline__ void Column<TALL>::prepare(int number, int tiles, Cos
     helpers_meet(blockDim.x - WARP);
     stamp(3);
 
-#ifndef STIXEL_NO_PREFETCH
     if (warp == helpers) prefetch_costs(t0 + TILE);
-#endif
     // The tile below is not solved yet.
     cost = s.found[0][lane];
     Cost limit = warp_max(t < h ? cost - s.in_tile[lane] : -T::INF);
@@ -256,6 +255,7 @@ __device__ __forceinline__ void Column<TALL>::prepare(int number, int tiles, Cos
     if (warp == 1 && lane == 0) atomicAdd(reinterpret_cast<unsigned long long *>(profile) + 31, s.listed);
 #endif
 
+#ifdef STIXEL_BEST_FIRST
     // A lane looks after one cut at a time; the most promising first, so that others die.
     const int listed = s.listed;
     for (int base = warp - 1; base < listed; base += helpers * WARP) {
@@ -285,6 +285,43 @@ __device__ __forceinline__ void Column<TALL>::prepare(int number, int tiles, Cos
 #endif
         }
     }
+#else
+    // A lane looks after one cut at a time.
+    const int listed = s.listed;
+    for (int base = warp - 1; base < listed; base += helpers * WARP) {
+        const int mine = base + lane * helpers;
+        const bool on = mine < listed;
+        const int cut = on ? list[mine] : 0;
+        const Cost least = on ? keys[cut] - slack[cut / TILE] : T::INF + T::INF;
+        unsigned live = __ballot_sync(ALL_LANES, least <= limit);
+        while (live) {
+            const int a = __ffs(live) - 1;
+            live &= live - 1;
+            const int first = __shfl_sync(ALL_LANES, cut, a);
+            if (live) {
+                const int b = __ffs(live) - 1;
+                live &= live - 1;
+                const int second = __shfl_sync(ALL_LANES, cut, b);
+#ifdef STIXEL_THREE
+                if (live) {
+                    const int d = __ffs(live) - 1;
+                    live &= live - 1;
+                    const int three[3] = {first, second, __shfl_sync(ALL_LANES, cut, d)};
+                    try_cuts(three, sum, count, t < h, cost, from, limit);
+                } else
+#endif
+                {
+                    const int two[2] = {first, second};
+                    try_cuts(two, sum, count, t < h, cost, from, limit);
+                }
+            } else {
+                const int one[1] = {first};
+                try_cuts(one, sum, count, t < h, cost, from, limit);
+            }
+            live &= __ballot_sync(ALL_LANES, least <= limit);
+        }
+    }
+#endif
     // The column to solve after this one.
     if (number == tiles - 1 && warp == helpers && lane == 0) {
         s.column = static_cast<int>(gridDim.x) + atomicAdd(k.frame + FRAME_NEXT, 1);
