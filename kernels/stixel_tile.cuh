@@ -255,38 +255,7 @@ __device__ __forceinline__ void Column<TALL>::prepare(int number, int tiles, Cos
     if (warp == 1 && lane == 0) atomicAdd(reinterpret_cast<unsigned long long *>(profile) + 31, s.listed);
 #endif
 
-#ifdef STIXEL_BEST_FIRST
-    // A lane looks after one cut at a time; the most promising first, so that others die.
-    const int listed = s.listed;
-    for (int base = warp - 1; base < listed; base += helpers * WARP) {
-        const int mine = base + lane * helpers;
-        const bool on = mine < listed;
-        const int cut = on ? list[mine] : 0;
-        Cost least = on ? keys[cut] - slack[cut / TILE] : T::INF + T::INF;
-        const auto take = [&](Cost lowest) {
-            const int at = __ffs(__ballot_sync(ALL_LANES, least == lowest)) - 1;
-            if (lane == at) least = T::INF + T::INF;
-            return __shfl_sync(ALL_LANES, cut, at);
-        };
-        for (;;) {
-            const Cost lowest = warp_min(least);
-            if (lowest > limit) break;
-            const int first = take(lowest);
-            const Cost other = warp_min(least);
-            if (other <= limit) {
-                const int two[2] = {first, take(other)};
-                try_cuts(two, sum, count, t < h, cost, from, limit);
-            } else {
-                const int one[1] = {first};
-                try_cuts(one, sum, count, t < h, cost, from, limit);
-            }
-#ifdef STIXEL_PROFILE
-            if (lane == 0) atomicAdd(reinterpret_cast<unsigned long long *>(profile) + 30, other <= limit ? 2 : 1);
-#endif
-        }
-    }
-#else
-    // A lane looks after one cut at a time.
+    // A lane looks after one cut at a time; loads of up to three cuts are under way together.
     const int listed = s.listed;
     for (int base = warp - 1; base < listed; base += helpers * WARP) {
         const int mine = base + lane * helpers;
@@ -302,15 +271,12 @@ __device__ __forceinline__ void Column<TALL>::prepare(int number, int tiles, Cos
                 const int b = __ffs(live) - 1;
                 live &= live - 1;
                 const int second = __shfl_sync(ALL_LANES, cut, b);
-#ifdef STIXEL_THREE
                 if (live) {
                     const int d = __ffs(live) - 1;
                     live &= live - 1;
                     const int three[3] = {first, second, __shfl_sync(ALL_LANES, cut, d)};
                     try_cuts(three, sum, count, t < h, cost, from, limit);
-                } else
-#endif
-                {
+                } else {
                     const int two[2] = {first, second};
                     try_cuts(two, sum, count, t < h, cost, from, limit);
                 }
@@ -321,7 +287,6 @@ __device__ __forceinline__ void Column<TALL>::prepare(int number, int tiles, Cos
             live &= __ballot_sync(ALL_LANES, least <= limit);
         }
     }
-#endif
     // The column to solve after this one.
     if (number == tiles - 1 && warp == helpers && lane == 0) {
         s.column = static_cast<int>(gridDim.x) + atomicAdd(k.frame + FRAME_NEXT, 1);
