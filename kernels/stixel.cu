@@ -109,7 +109,7 @@ __device__ __forceinline__ void solve_columns(const Tables &k, const std::uint16
 #ifdef STIXEL_PROFILE
         if (tid == 0) {
             const long long whole = clock64() - start;
-            atomicMax(reinterpret_cast<unsigned long long *>(c.profile) + 15, static_cast<unsigned long long>(whole));
+            atomicMax(reinterpret_cast<unsigned long long *>(c.profile) + 32, static_cast<unsigned long long>(whole));
             start = clock64();
         }
 #endif

@@ -1,10 +1,10 @@
 //! The stixel stage on the GPU: the same bytes as [`cpu`](super::cpu), from a disparity and a
 //! road in device memory to lists in device memory.
 //!
-//! Two kernels: the ground of the frame, one thread a row; then one block a column
-//! (`kernels/stixel.cu`). As many blocks run as the GPU holds at once, each with its own scratch
-//! memory, and take column after column. Images too tall for 32-bit costs and sums or for shared
-//! memory go through a slower kernel of the same text in 64 bits.
+//! Two kernels: the ground of the frame, one thread a row (`kernels/stixel_ground.cu`); then one
+//! block a column (`kernels/stixel.cu`). As many blocks run as the GPU holds at once, each with its
+//! own scratch memory, and take column after column. Images too tall for 32-bit costs and sums or
+//! for shared memory go through a slower kernel of the same text in 64 bits.
 use crate::{
     cuda::{
         Arena, ArenaLayout, Context, DeviceBuffer, DevicePtr, Function, GpuError, LaunchShape,
@@ -253,7 +253,12 @@ impl Plan {
         let lut_rows = h.next_multiple_of(TILE) + 1;
         let cut_bytes = if tall { 80 } else { 48 };
         let row_bytes = if tall { rows.bytes } else { 0 };
-        let link_bytes = if tall || !crowded { 0 } else { (6 * h).next_multiple_of(8) };
+        // Where many blocks share a multiprocessor, shared memory decides how many.
+        let link_bytes = if tall || !crowded {
+            0
+        } else {
+            (6 * h).next_multiple_of(8)
+        };
         let slot_bytes =
             4 * lut_rows * disparities + h * (cut_bytes + 8) + 8 * (h + 1) + row_bytes + link_bytes;
         let resident = (solve.blocks_per_sm(threads, shared)?.max(1) * sms.max(1)) as usize;
@@ -270,6 +275,7 @@ impl Plan {
             .iter()
             .flat_map(|&s| [s, tables.spread_over(priors.same, 2 * s)])
             .collect();
+        // Exact for doubled sums below 2^31, see Column::mean.
         let short_reciprocals: Vec<u32> = (0..=h as u64)
             .map(|n| match n {
                 0 => 0,
@@ -387,7 +393,11 @@ impl Plan {
             keys_at: rows.keys as i32,
             counts_at: rows.counts as i32,
             object_rows_at: rows.object_rows as i32,
-            links_at: if link_bytes > 0 { -1 } else { rows.links as i32 },
+            links_at: if link_bytes > 0 {
+                -1
+            } else {
+                rows.links as i32
+            },
             list_at: rows.list as i32,
             slack_at: rows.slack as i32,
             sms: sms.max(1) as i32,
