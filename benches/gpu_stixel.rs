@@ -1,7 +1,8 @@
 //! How long does the stixel stage take on the GPU? Ground tables, reduction, object costs,
 //! dynamic programme, backtrack and confidences, as one graph, between events in it.
 //!
-//! `gpu_stixel [--sms N] [--runs N] [--threads 128|256] [--preset default|paper] [DISPARITY.png ...]`
+//! `gpu_stixel [--sms N] [--runs N] [--threads 96..320] [--preset default|paper] [--more-sizes]
+//! [DISPARITY.png ...]`
 //!
 //! Inputs: the synthetic street matched by the CPU's stereo stage, a drawn street, noise, and
 //! recorded disparities, cut or repeated to the sizes. Lines for humans, then one of JSON.
@@ -108,7 +109,12 @@ fn main() {
         })
         .collect();
     let mut results = Vec::new();
-    for size in [Size::new(1280, 480), Size::new(1024, 768)] {
+    let mut sizes = vec![Size::new(1280, 480), Size::new(1024, 768)];
+    if arguments.iter().any(|a| a == "--more-sizes") {
+        let more = [(640, 480), (1242, 375), (1024, 440), (1920, 1080)];
+        sizes.extend(more.map(|(width, height)| Size::new(width, height)));
+    }
+    for size in sizes {
         let horizon = size.height as f32 * 0.4;
         let line = columns::road(0.33, horizon);
         let camera = columns::camera(size);
@@ -198,6 +204,7 @@ fn main() {
                         .collect();
                     println!("cycles a column {per:?}");
                 }
+                println!("cycles of the longest column {}", cycles[32]);
             }
             times.sort_by(f32::total_cmp);
             let at = |p: f64| times[((times.len() - 1) as f64 * p) as usize];

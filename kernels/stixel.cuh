@@ -32,7 +32,6 @@ struct alignas(16) GroundRow {
 
 struct Tables {
     const std::int16_t *object;
-    const std::int32_t *object_least;
     const std::int32_t *cut;
     const std::int32_t *mantissa;
     const std::int32_t *same;
@@ -46,10 +45,11 @@ struct Tables {
     std::uint64_t *cuts;
     std::int32_t *ground_sums;
     std::int32_t *sky_sums;
-    std::int32_t *least_sums;
     unsigned long long *path;
     std::uint64_t *row_memory;
+    std::uint64_t *links;  // where they are not with the other rows
     std::uint64_t row_bytes;
+    std::uint64_t link_bytes;
     std::uint64_t lut_rows;
     std::uint64_t unit_reciprocal;
     double focal_px, cy, baseline_m;
@@ -71,6 +71,18 @@ struct Tables {
     std::int32_t sums_at, keys_at, counts_at, object_rows_at, links_at, list_at, slack_at;
     std::int32_t sms;  // multiprocessors
 };
+
+// ln(x / unit) in cost units, x > 0.
+__device__ inline int whole_ln(const Tables &k, int x) {
+    const int zeros = __clz(x);
+    const unsigned i = (static_cast<unsigned>(x) << zeros << 1) >> 20;
+    const int fine = (31 - zeros) * k.ln2 + __ldg(k.mantissa + i) - k.ln_unit;
+    return (fine + 128) >> 8;
+}
+
+__device__ inline int spread_over(const Tables &k, int prior, int width) {
+    return width <= 0 || prior == IMPOSSIBLE ? IMPOSSIBLE : prior + whole_ln(k, width);
+}
 
 }  // namespace stixel
 }  // namespace roadloop

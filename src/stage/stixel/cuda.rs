@@ -1,10 +1,10 @@
 //! The stixel stage on the GPU: the same bytes as [`cpu`](super::cpu), from a disparity and a
 //! road in device memory to lists in device memory.
 //!
-//! Two kernels: the ground of the frame, one thread a row; then one block a column
-//! (`kernels/stixel.cu`). As many blocks run as the GPU holds at once, each with its own scratch
-//! memory, and take column after column. Images too tall for 32-bit costs and sums or for shared
-//! memory go through a slower kernel of the same text in 64 bits.
+//! Two kernels: the ground of the frame, one thread a row (`kernels/stixel_ground.cu`); then one
+//! block a column (`kernels/stixel.cu`). As many blocks run as the GPU holds at once, each with its
+//! own scratch memory, and take column after column. Images too tall for 32-bit costs and sums or
+//! for shared memory go through a slower kernel of the same text in 64 bits.
 use crate::{
     cuda::{
         Arena, ArenaLayout, Context, DeviceBuffer, DevicePtr, Function, GpuError, LaunchShape,
@@ -46,7 +46,6 @@ device_struct! {
     #[derive(Debug)]
     struct Arguments {
         object: DevicePtr<i16>,
-        object_least: DevicePtr<i32>,
         cut: DevicePtr<i32>,
         mantissa: DevicePtr<i32>,
         same: DevicePtr<i32>,
@@ -60,10 +59,11 @@ device_struct! {
         cuts: DevicePtr<u64>,
         ground_sums: DevicePtr<i32>,
         sky_sums: DevicePtr<i32>,
-        least_sums: DevicePtr<i32>,
         path: DevicePtr<u64>,
         row_memory: DevicePtr<u64>,
+        links: DevicePtr<u64>,
         row_bytes: u64,
+        link_bytes: u64,
         lut_rows: u64,
         unit_reciprocal: u64,
         focal_px: f64,
@@ -141,7 +141,7 @@ struct RowMemory {
 }
 
 impl RowMemory {
-    fn new(height: usize, tall: bool) -> Self {
+    fn new(height: usize, tall: bool, links: bool) -> Self {
         let (wide, narrow) = if tall { (8, 4) } else { (4, 2) };
         let mut end = 0;
         let mut take = |bytes: usize| {
@@ -154,7 +154,7 @@ impl RowMemory {
             keys: take(wide * height),
             counts: take(narrow * (height + 1)),
             object_rows: take(2 * height),
-            links: take(3 * narrow * height),
+            links: take(if links { 3 * narrow * height } else { 0 }),
             list: take(2 * height),
             slack: take(wide * height.div_ceil(TILE)),
             bytes: end,
@@ -211,14 +211,14 @@ impl Plan {
         let columns = size.width / params.stixel_width;
         let h = size.height;
         let sms = context.sms();
-        let many = columns <= 3 * sms as usize;
-        let threads = threads.unwrap_or(if many { MANY_THREADS } else { FEW_THREADS });
+        let crowded = columns > 3 * sms as usize;
+        let threads = threads.unwrap_or(if crowded { FEW_THREADS } else { MANY_THREADS });
 
         let module = Module::load(context, "stixel")?;
         let largest = tables.largest() as u64;
         let same_bytes = 8 * disparities;
         let tile_bytes = 4 * disparities * (TILE + 1);
-        let short_rows = RowMemory::new(h, false);
+        let short_rows = RowMemory::new(h, false, !crowded);
         let bytes_of_reciprocals = (4 * (h + 1)).next_multiple_of(16);
         let shared = |tall: bool| {
             same_bytes
@@ -236,7 +236,7 @@ impl Plan {
         };
         let short = module.function("stixel_columns")?;
         let tall = h >= 1 << 14
-            || largest * h as u64 >= 1 << 31
+            || largest * h as u64 >= 1 << 30
             || (largest + 1 + u64::from(tables.half_step)) * u64::from(tables.unit) >= 1 << 32
             || tables.cost_range * h as i64 + (1 << 20) >= 1 << 27
             || !fits(&short);
@@ -249,12 +249,18 @@ impl Plan {
         let reciprocal_bytes = if tall { 0 } else { bytes_of_reciprocals };
         solve.allow_shared(shared)?;
 
-        let rows = RowMemory::new(h, tall);
+        let rows = RowMemory::new(h, tall, tall || !crowded);
         let lut_rows = h.next_multiple_of(TILE) + 1;
         let cut_bytes = if tall { 80 } else { 48 };
         let row_bytes = if tall { rows.bytes } else { 0 };
+        // Where many blocks share a multiprocessor, shared memory decides how many.
+        let link_bytes = if tall || !crowded {
+            0
+        } else {
+            (6 * h).next_multiple_of(8)
+        };
         let slot_bytes =
-            4 * lut_rows * disparities + h * (cut_bytes + 8) + 12 * (h + 1) + row_bytes;
+            4 * lut_rows * disparities + h * (cut_bytes + 8) + 8 * (h + 1) + row_bytes + link_bytes;
         let resident = (solve.blocks_per_sm(threads, shared)?.max(1) * sms.max(1)) as usize;
         let slots = if tall {
             resident.min(TALL_SCRATCH / slot_bytes).max(1)
@@ -269,17 +275,16 @@ impl Plan {
             .iter()
             .flat_map(|&s| [s, tables.spread_over(priors.same, 2 * s)])
             .collect();
+        // Exact for doubled sums below 2^31, see Column::mean.
         let short_reciprocals: Vec<u32> = (0..=h as u64)
             .map(|n| match n {
                 0 => 0,
-                n => ((1u64 << 32) / n).min(u64::from(u32::MAX)) as u32,
+                n => (1u64 << (31 + n.ilog2())).div_ceil(n) as u32,
             })
             .collect();
 
         let mut layout = ArenaLayout::new();
         let object = layout.reserve::<i16>("stixel: object costs", tables.object.len());
-        let object_least =
-            layout.reserve::<i32>("stixel: least object costs", tables.object_least.len());
         let cut = layout.reserve::<i32>("stixel: priors of cuts", h);
         let mantissa = layout.reserve::<i32>("stixel: logarithms", tables.log.mantissa.len());
         let same_slot = layout.reserve::<i32>("stixel: separation", same.len());
@@ -294,15 +299,15 @@ impl Plan {
             slots * lut_rows * disparities,
         );
         let cuts = layout.reserve::<u64>("stixel: cuts", slots * h * cut_bytes / 8);
-        let [ground_sums, sky_sums, least_sums] = ["ground", "sky", "least object"].map(|of| {
+        let [ground_sums, sky_sums] = ["ground", "sky"].map(|of| {
             layout.reserve::<i32>(format!("stixel: sums of {of} costs"), slots * (h + 1))
         });
         let path = layout.reserve::<u64>("stixel: paths", slots * h);
         let row_memory = layout.reserve::<u64>("stixel: rows", (slots * row_bytes / 8).max(1));
+        let links = layout.reserve::<u64>("stixel: links", (slots * link_bytes / 8).max(1));
         let arena = Arena::new(context, "stixel", layout)?;
 
         stream.upload(&tables.object, &arena.buffer(object)?)?;
-        stream.upload(&tables.object_least, &arena.buffer(object_least)?)?;
         stream.upload(&tables.cut, &arena.buffer(cut)?)?;
         stream.upload(&tables.log.mantissa, &arena.buffer(mantissa)?)?;
         stream.upload(&same, &arena.buffer(same_slot)?)?;
@@ -314,7 +319,6 @@ impl Plan {
         let flag = |on: bool| i32::from(on);
         let arguments = Arguments {
             object: arena.buffer(object)?.ptr(),
-            object_least: arena.buffer(object_least)?.ptr(),
             cut: arena.buffer(cut)?.ptr(),
             mantissa: arena.buffer(mantissa)?.ptr(),
             same: arena.buffer(same_slot)?.ptr(),
@@ -328,10 +332,11 @@ impl Plan {
             cuts: arena.buffer(cuts)?.ptr(),
             ground_sums: arena.buffer(ground_sums)?.ptr(),
             sky_sums: arena.buffer(sky_sums)?.ptr(),
-            least_sums: arena.buffer(least_sums)?.ptr(),
             path: arena.buffer(path)?.ptr(),
             row_memory: arena.buffer(row_memory)?.ptr(),
+            links: arena.buffer(links)?.ptr(),
             row_bytes: row_bytes as u64,
+            link_bytes: link_bytes as u64,
             lut_rows: lut_rows as u64,
             unit_reciprocal: tables.unit_reciprocal,
             focal_px: camera.focal_px,
@@ -388,7 +393,11 @@ impl Plan {
             keys_at: rows.keys as i32,
             counts_at: rows.counts as i32,
             object_rows_at: rows.object_rows as i32,
-            links_at: rows.links as i32,
+            links_at: if link_bytes > 0 {
+                -1
+            } else {
+                rows.links as i32
+            },
             list_at: rows.list as i32,
             slack_at: rows.slack as i32,
             sms: sms.max(1) as i32,
@@ -398,7 +407,7 @@ impl Plan {
             size,
             columns,
             arguments,
-            ground: module.function("stixel_ground")?,
+            ground: Module::load(context, "stixel_ground")?.function("stixel_ground")?,
             solve,
             shape: LaunchShape::linear(slots as u32, threads).with_shared(shared),
             tall,
