@@ -277,7 +277,6 @@ struct Column {
     __device__ void step_rows(Prepared<TALL> &to, int t0);
     __device__ void pair_rows(Prepared<TALL> &to, int t0);
     __device__ void bound_rows(Prepared<TALL> &to);
-    __device__ void prefetch_costs(int t0) const;
     __device__ void list_cuts(int tiles, Cost limit);
     template <int N>
     __device__ bool best_of(const Record *records, const int (&cuts_from)[N], int first, Sum sum, unsigned count, Cost &cost,

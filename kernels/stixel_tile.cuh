@@ -121,18 +121,6 @@ __device__ void Column<TALL>::bound_rows(Prepared<TALL> &to) {
     atomicMin(&to.rest[lane], least_from);
 }
 
-// Brings the object costs of a tile's rows near, for its P1; a warp.
-template <bool TALL>
-__device__ void Column<TALL>::prefetch_costs(int t0) const {
-    const int t = t0 + lane_id();
-    if (t >= k.height) return;
-    const std::int16_t *row = k.object + static_cast<unsigned>(object_rows[t]) * static_cast<unsigned>(k.disparities);
-    for (int n = 0; n < models; n += 64) {
-        int unused;
-        asm volatile("ld.global.nc.b32 %0, [%1];" : "=r"(unused) : "l"(row + n));
-    }
-}
-
 // P3. The cuts below the tile that may win one of its rows, nearest tiles first.
 template <bool TALL>
 __device__ void Column<TALL>::list_cuts(int tiles, Cost limit) {
@@ -243,7 +231,6 @@ __device__ __forceinline__ void Column<TALL>::prepare(int number, int tiles, Cos
     helpers_meet(blockDim.x - WARP);
     stamp(3);
 
-    if (warp == helpers) prefetch_costs(t0 + TILE);
     // The tile below is not solved yet.
     cost = s.found[0][lane];
     Cost limit = warp_max(t < h ? cost - s.in_tile[lane] : -T::INF);
