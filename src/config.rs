@@ -11,7 +11,7 @@ use crate::{
     files,
     frame::{Camera, Size},
     frame_loop::LoopConfig,
-    source::{InputConfig, MaskSource, SourceConfig},
+    source::{InputConfig, MaskSource, MonoConfig, SourceConfig},
     stage::{road, stereo, stixel},
 };
 
@@ -62,6 +62,9 @@ pub struct Config {
     pub frame_loop: LoopConfig,
     /// The GPU. Read and checked by every build, used by one with the feature `cuda`.
     pub cuda: CudaConfig,
+    /// The mono camera.
+    #[serde(skip_serializing_if = "is_default")]
+    pub mono: MonoConfig,
 }
 
 /// How a thread waits for the GPU.
@@ -230,6 +233,7 @@ impl Config {
         }
         self.input.validate().map_err(|e| wrong(&e))?;
         self.source.validate().map_err(|e| wrong(&e))?;
+        self.mono.validate().map_err(|e| wrong(&e))?;
         self.stereo.validate().map_err(|e| wrong(&e))?;
         self.road.validate().map_err(|e| wrong(&e))?;
         self.stixel.validate().map_err(|e| wrong(&e))?;
@@ -283,6 +287,12 @@ impl Config {
         }
         xxh3_64(config.to_toml().as_bytes())
     }
+}
+
+/// Sections that came with later stages are left out of a file as long as they say nothing:
+/// so the hash of a configuration without them stays.
+fn is_default<T: Default + PartialEq>(section: &T) -> bool {
+    *section == T::default()
 }
 
 /// Puts the values of `over` in place of those of `table`, section by section.

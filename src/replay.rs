@@ -12,7 +12,7 @@ use crate::{
         Backend, BackendError, ChainError, Clock, CpuBackend, FrameLoop, LoopError, Pace, Shape,
         Slot,
     },
-    sink::{Sink, SinkError},
+    sink::{Announced, Sink, SinkError},
     source::{Drive, Prefetch, Segment},
 };
 
@@ -51,7 +51,8 @@ impl From<LoopError> for ReplayError {
 /// A drive with the rectification of each of its segments.
 pub struct Replay<'a> {
     drive: &'a Drive,
-    rectifications: Vec<Rectification>,
+    /// `None` where there is no stereo camera.
+    rectifications: Vec<Option<Rectification>>,
 }
 
 impl<'a> Replay<'a> {
@@ -62,14 +63,17 @@ impl<'a> Replay<'a> {
     pub fn new(drive: &'a Drive) -> Result<Self, CalibError> {
         let mut told: Option<&Rig> = None;
         let rectify = |segment: &'a Segment| {
+            let Some(stereo) = &segment.stereo else {
+                return Ok(None);
+            };
             // A rig that many segments share has its say once.
-            if told.is_none_or(|rig| rig.warnings() != segment.rig.warnings()) {
-                told = Some(&segment.rig);
-                for warning in segment.rig.warnings() {
+            if told.is_none_or(|rig| rig.warnings() != stereo.rig.warnings()) {
+                told = Some(&stereo.rig);
+                for warning in stereo.rig.warnings() {
                     log::warn!("{}: {warning}", drive.calibration());
                 }
             }
-            segment.rig.rectification(segment.size)
+            stereo.rig.rectification(stereo.size).map(Some)
         };
         Ok(Self {
             drive,
@@ -86,7 +90,10 @@ impl<'a> Replay<'a> {
     pub fn calib_hash(&self) -> u64 {
         let mut hash = Xxh3::new();
         for (segment, r) in self.drive.segments().iter().zip(&self.rectifications) {
-            for usable in segment.mask.iter().flat_map(Image::pixels) {
+            let (Some(stereo), Some(r)) = (&segment.stereo, r) else {
+                continue;
+            };
+            for usable in stereo.mask.iter().flat_map(Image::pixels) {
                 hash.update(&[*usable]);
             }
             let c = &r.camera;
@@ -123,8 +130,8 @@ impl<'a> Replay<'a> {
         })
     }
 
-    /// The same with backends that `make` makes: one for each segment of the drive, with a slot
-    /// of its shape; the one before is gone by then.
+    /// The same with backends for the street that `make` makes: one for each segment of the
+    /// drive, with a slot of its shape; the one before is gone by then.
     ///
     /// # Errors
     /// When a stage can't be built for a segment, the sink or the backend fails. What the sink
@@ -145,17 +152,30 @@ impl<'a> Replay<'a> {
             if stop.load(Ordering::Relaxed) {
                 break;
             }
-            let shape = Shape {
-                size: segment.size,
-                colour: segment.colour,
-                stored_disparity: segment.stored_disparity,
-                mask: segment.mask.clone(),
-            };
-            let (mut backend, slot) = make(rectification, &shape)?;
+            let mut street = None;
+            let mut slot = Slot::empty();
+            if let (Some(stereo), Some(rectification)) = (&segment.stereo, rectification) {
+                let shape = Shape {
+                    size: stereo.size,
+                    colour: stereo.colour,
+                    stored_disparity: stereo.stored_disparity,
+                    mask: stereo.mask.clone(),
+                };
+                let (backend, its) = make(rectification, &shape)?;
+                street = Some(backend);
+                slot = its;
+            }
+            let mut backend = street.unwrap();
             let mut source =
                 Prefetch::start(self.drive, number, FRAME_SETS).map_err(ReplayError::Threads)?;
             // Last: earlier results go only where nothing can be refused any more.
-            sink.begin(&rectification.camera, &slot.result, segment.colour)?;
+            sink.begin(&Announced {
+                camera: rectification.as_ref().map(|r| r.camera),
+                shape: &slot.result,
+                colour: segment.stereo.as_ref().is_some_and(|s| s.colour),
+                mono: segment.mono.as_ref().map(|m| (m.kind, m.size)),
+                logo_names: &[],
+            })?;
             FrameLoop::new(&mut backend, clock, slot, &config.frame_loop, pace).run(
                 &mut source,
                 sink,

@@ -9,9 +9,11 @@ use heap::allocations;
 use roadloop::{
     calib::{Distortion, Lens, Pinhole, RawPair, Rig},
     config::Config,
-    frame::{Camera, FrameId, FrameResult, FrameSet, Gap, Image, Size, Timestamp},
+    frame::{Camera, FrameId, FrameResult, FrameSet, Gap, Image, Size, StereoFrame, Timestamp},
     frame_loop::{CpuBackend, FrameLoop, MonotonicClock, Pace, Shape},
-    sink::{FolderOptions, Full, ReplayFolder, Sink, SinkError, View, summary::Provenance},
+    sink::{
+        Announced, FolderOptions, Full, ReplayFolder, Sink, SinkError, View, summary::Provenance,
+    },
     source::{Next, Source},
 };
 
@@ -55,8 +57,9 @@ impl Source for Moving {
                 }
             }
         };
-        fill(&mut set.left, 0);
-        if let Some(right) = &mut set.right {
+        let stereo = set.stereo.as_mut().unwrap();
+        fill(&mut stereo.left, 0);
+        if let Some(right) = &mut stereo.right {
             fill(right, 12);
         }
         Next::Frame(set)
@@ -71,8 +74,8 @@ impl Source for Moving {
 struct Counts<S>(Vec<u64>, S);
 
 impl<S: Sink> Sink for Counts<S> {
-    fn begin(&mut self, c: &Camera, r: &FrameResult, colour: bool) -> Result<(), SinkError> {
-        self.1.begin(c, r, colour)
+    fn begin(&mut self, announced: &Announced<'_>) -> Result<(), SinkError> {
+        self.1.begin(announced)
     }
 
     fn frame(&mut self, view: View<'_>, result: &FrameResult) -> Result<(), SinkError> {
@@ -165,7 +168,7 @@ fn per_frame(case: Case, sink: impl Sink + Send) -> Vec<u64> {
         config.stereo.paths = if case.raw { 8 } else { 4 };
         let mut backend = CpuBackend::new(&config, &rectification, &shape).unwrap();
         let slot = backend.slot();
-        let mut set = FrameSet::stereo(SIZE);
+        let mut set = StereoFrame::new(SIZE);
         set.left_rgb = case
             .raw
             .then(|| Image::filled(SIZE.width, SIZE.height, [9, 99, 199]));
@@ -176,11 +179,13 @@ fn per_frame(case: Case, sink: impl Sink + Send) -> Vec<u64> {
             }));
         }
         let mut source = Moving {
-            sets: vec![Box::new(set); 3],
+            sets: vec![Box::new(set.into()); 3],
             next: 0,
         };
         let mut counts = Counts(Vec::with_capacity(FRAMES), sink);
-        counts.begin(&camera, &slot.result, case.raw).unwrap();
+        counts
+            .begin(&Announced::street(camera, &slot.result, case.raw))
+            .unwrap();
         FrameLoop::new(
             &mut backend,
             &MonotonicClock,

@@ -69,6 +69,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             let options = DriveOptions {
                 input: config.input.clone(),
                 source: config.source.clone(),
+                mono: config.mono.clone(),
                 calib: calib.clone(),
                 disparity: disparity.clone(),
                 camera: config.camera,

@@ -13,11 +13,11 @@ use super::{Failure, computer::Computer, failure::say};
 use crate::{
     config::{Config, ConfigError, Preset},
     files,
-    frame::{Camera, FrameId, FrameResult, Gap},
+    frame::{FrameId, FrameResult, Gap},
     frame_loop::Pace,
     replay::{Replay, ReplayError},
     sink::{
-        FolderOptions, Full, ReplayFolder, SaveSet, Sink, SinkError, View, check_apart,
+        Announced, FolderOptions, Full, ReplayFolder, SaveSet, Sink, SinkError, View, check_apart,
         summary::{Provenance, Summary},
     },
     source::{Drive, DriveOptions, MaskSource, Segment, SourceError},
@@ -182,6 +182,7 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
         &DriveOptions {
             input: config.input.clone(),
             source: config.source.clone(),
+            mono: config.mono.clone(),
             calib: args.calib.clone(),
             disparity: args.disparity.clone(),
             camera: config.camera,
@@ -229,10 +230,9 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
 /// Results must not go where input comes from, nor need more memory than is reasonable.
 fn check_inputs(args: &Args, config: &Config, drive: &Drive) -> Result<(), Failure> {
     let first = drive.frames().first();
-    let pictures = first.into_iter().flat_map(|f| {
-        let files = [Some(&f.left), f.right.as_ref(), f.disparity.as_ref()];
-        files.into_iter().flatten().filter_map(|f| f.parent())
-    });
+    let pictures = first
+        .into_iter()
+        .flat_map(|f| f.all().filter_map(Path::parent));
     let folders: Vec<&Path> = [Some(drive.path()), args.disparity.as_deref()]
         .into_iter()
         .flatten()
@@ -245,8 +245,8 @@ fn check_inputs(args: &Args, config: &Config, drive: &Drive) -> Result<(), Failu
     let files = [args.config.as_deref(), args.calib.as_deref(), mask];
     let files: Vec<&Path> = files.into_iter().flatten().collect();
     check_apart(&args.out, &folders, &files)?;
-    for segment in drive.segments() {
-        config.check_size(segment.size).map_err(Failure::config)?;
+    for stereo in drive.segments().iter().filter_map(|s| s.stereo.as_ref()) {
+        config.check_size(stereo.size).map_err(Failure::config)?;
     }
     Ok(())
 }
@@ -281,13 +281,8 @@ struct Watched {
 }
 
 impl Sink for Watched {
-    fn begin(
-        &mut self,
-        camera: &Camera,
-        shape: &FrameResult,
-        colour: bool,
-    ) -> Result<(), SinkError> {
-        self.folder.begin(camera, shape, colour)
+    fn begin(&mut self, announced: &Announced<'_>) -> Result<(), SinkError> {
+        self.folder.begin(announced)
     }
 
     fn frame(&mut self, view: View<'_>, result: &FrameResult) -> Result<(), SinkError> {

@@ -19,6 +19,7 @@
 //! Each of these is counted under its [`Gap`](crate::frame::Gap).
 mod admission;
 mod backend;
+mod chain;
 mod clock;
 mod config;
 mod cpu;
@@ -29,6 +30,7 @@ mod run;
 mod slot;
 
 pub use backend::{Backend, BackendError, Laps, Unit};
+pub use chain::Chain;
 pub use clock::{Clock, MockClock, MonotonicClock};
 pub use config::{Budgets, LoopConfig, LoopConfigError};
 pub use cpu::{ChainError, CpuBackend, Shape};

@@ -19,17 +19,22 @@ mod drive;
 mod error;
 mod layout;
 mod options;
+mod pairing;
 pub mod picture;
 mod prefetch;
 mod prepare;
+mod speed;
 pub mod synth;
 
 pub use describe::describe;
-pub use drive::{Drive, Segment};
+pub use drive::{Drive, MonoSegment, Segment, StereoSegment};
 pub use error::{ExitKind, SourceError};
-pub use layout::{DriveKind, FrameFiles, number_of};
-pub use options::{CameraPair, Crop, DriveOptions, InputConfig, MaskSource, SourceConfig};
+pub use layout::{DriveKind, FrameFiles, MonoFile, StereoFiles, number_of};
+pub use options::{
+    CameraPair, Crop, DriveOptions, InputConfig, MaskSource, MonoConfig, SourceConfig,
+};
 pub use prefetch::Prefetch;
+pub use speed::{SPEED, SPEED_TOLERANCE_NS};
 
 use crate::frame::{FrameId, FrameSet, Gap, Timestamp};
 
