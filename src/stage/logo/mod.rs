@@ -38,12 +38,32 @@
 //! Work is bounded: at most [`MAX_PAIRS`] pairs a template, [`Params::max_candidates`] clusters
 //! a frame, [`crate::frame::MAX_LOGOS`] tracks, and fixed numbers of hypotheses and steps.
 mod align;
+pub mod cpu;
+pub mod features;
+mod follower;
+mod picture;
 mod pose;
 mod pyramid;
+pub mod templates;
+mod tracker;
+mod verify;
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+
+use crate::frame::MonoImage;
+use features::{FeatureError, FeatureParams};
+
+pub use follower::Follower;
+pub use templates::{BuildOptions, Templates, TemplatesError};
+
+/// What the stage reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// The mono camera's picture. 16-bit grey loses its lower 8 bits, colour becomes luma.
+    pub image: &'a MonoImage,
+}
 
 /// Most pairs of one template that are looked at in a frame: those of the least distance.
 pub const MAX_PAIRS: usize = 384;
@@ -55,6 +75,8 @@ pub struct Params {
     /// The file of templates (`roadloop logos build`). Without one the stage does not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub templates: Option<PathBuf>,
+    /// Keypoints and descriptors.
+    pub features: FeatureParams,
     /// A pair's distance must be below this share of that to the second nearest; 1 asks nothing.
     pub ratio: f64,
     /// Most bits in which the descriptors of a pair differ.
@@ -93,6 +115,7 @@ impl Default for Params {
     fn default() -> Self {
         Self {
             templates: None,
+            features: FeatureParams::default(),
             ratio: 0.85,
             max_distance: 72,
             min_votes: 3,
@@ -126,9 +149,17 @@ pub enum ParamsError {
         /// The range in words.
         expected: &'static str,
     },
-    /// An image size that can't be worked on.
-    #[error("image size is {0}, expected 1x1 to 16384x16384")]
-    Size(crate::frame::Size),
+    /// Parameters of the features, or a size that they can't be had of.
+    #[error(transparent)]
+    Features(#[from] FeatureError),
+    /// Templates made with other descriptors than the configuration asks for.
+    #[error("logo.templates were built with {found}, logo.features expects {expected}; build them again")]
+    Descriptors {
+        /// Those of the templates.
+        found: templates::Kind,
+        /// Those of the configuration.
+        expected: templates::Kind,
+    },
 }
 
 impl Params {
@@ -186,7 +217,8 @@ impl Params {
         )?;
         whole("confirm_hits", self.confirm_hits)?;
         whole("lost_misses", self.lost_misses)?;
-        whole("tentative_misses", self.tentative_misses)
+        whole("tentative_misses", self.tentative_misses)?;
+        Ok(self.features.validate()?)
     }
 }
 
