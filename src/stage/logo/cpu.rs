@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Everything for one size of picture.
-#[derive(Debug)]
+
 pub struct Plan {
     kind: PixelKind,
     features: features::cpu::Plan,
@@ -56,7 +56,13 @@ impl Stage for Plan {
         assert_eq!(input.image.kind(), self.kind, "picture of another kind");
         let grey = self.follower.grey(input.image);
         self.features.run(grey, &mut self.found);
-        for (template, matches) in self.follower.templates().list().iter().zip(&mut self.matches) {
+        for (template, matches) in self
+            .follower
+            .templates()
+            .list()
+            .iter()
+            .zip(&mut self.matches)
+        {
             matcher::two_nearest_apart(
                 &self.found.descriptors,
                 template.descriptors(),

@@ -162,7 +162,10 @@ impl Follower {
             let bounds = pose::bounds(&detections[i].quad);
             let overlaps = |quad: &Quad| pose::box_iou(&bounds, &pose::bounds(quad)) > SAME;
             let hidden = detections[..i].iter().any(|d| overlaps(&d.quad))
-                || tracker.tracks().iter().any(|t| t.found && overlaps(&t.quad));
+                || tracker
+                    .tracks()
+                    .iter()
+                    .any(|t| t.found && overlaps(&t.quad));
             if hidden {
                 continue;
             }

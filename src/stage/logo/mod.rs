@@ -153,7 +153,9 @@ pub enum ParamsError {
     #[error(transparent)]
     Features(#[from] FeatureError),
     /// Templates made with other descriptors than the configuration asks for.
-    #[error("logo.templates were built with {found}, logo.features expects {expected}; build them again")]
+    #[error(
+        "logo.templates were built with {found}, logo.features expects {expected}; build them again"
+    )]
     Descriptors {
         /// Those of the templates.
         found: templates::Kind,

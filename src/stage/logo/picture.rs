@@ -30,11 +30,9 @@ impl Cutout {
         let bytes = files::read(path, MAX_FILE)?;
         let grey = match picture {
             Picture::Grey8(image) => image,
-            Picture::Grey16(image) => {
-                Image::from_fn(image.width(), image.height(), |x, y| {
-                    (image.get(x, y) >> 8) as u8
-                })
-            }
+            Picture::Grey16(image) => Image::from_fn(image.width(), image.height(), |x, y| {
+                (image.get(x, y) >> 8) as u8
+            }),
             Picture::Rgb8(image) => Image::from_fn(image.width(), image.height(), |x, y| {
                 grey_of(image.get(x, y))
             }),
@@ -56,7 +54,11 @@ impl Cutout {
             };
         };
         let (mut n, mut sum, mut squares) = (0.0f64, 0.0f64, 0.0f64);
-        for (g, _) in grey.pixels().zip(alpha.pixels()).filter(|(_, a)| **a >= 128) {
+        for (g, _) in grey
+            .pixels()
+            .zip(alpha.pixels())
+            .filter(|(_, a)| **a >= 128)
+        {
             let g = f64::from(*g);
             n += 1.0;
             sum += g;
@@ -72,7 +74,11 @@ impl Cutout {
         Self {
             grey: Image::from_fn(width, height, blend),
             mask: Image::from_fn(width, height, |x, y| {
-                if plain || alpha.get(x, y) >= 128 { 255 } else { 0 }
+                if plain || alpha.get(x, y) >= 128 {
+                    255
+                } else {
+                    0
+                }
             }),
             ground: Some(ground),
         }
@@ -98,8 +104,7 @@ impl Cutout {
         let grey = resize(&self.grey, size);
         let (w, h) = (size.width, size.height);
         Image::from_fn(w + 2 * margin, h + 2 * margin, |x, y| {
-            let inside =
-                (margin..margin + w).contains(&x) && (margin..margin + h).contains(&y);
+            let inside = (margin..margin + w).contains(&x) && (margin..margin + h).contains(&y);
             match self.ground {
                 Some(ground) if !inside => ground,
                 _ => grey.get(
@@ -136,7 +141,10 @@ fn alpha_of(bytes: &[u8], size: Size) -> Result<Option<Image<u8>>, PictureError>
         return Err(PictureError::Format("damaged PNG: size changes".into()));
     }
     reader.next_frame(&mut pixels).map_err(damaged)?;
-    let alpha = pixels.chunks_exact(samples).map(|p| p[samples - 1]).collect();
+    let alpha = pixels
+        .chunks_exact(samples)
+        .map(|p| p[samples - 1])
+        .collect();
     Ok(Image::from_vec(size.width, size.height, alpha))
 }
 
@@ -176,7 +184,10 @@ pub(crate) fn resize(image: &Image<u8>, size: Size) -> Image<u8> {
                 .iter()
                 .map(|(first, weights)| {
                     let part = &row[*first..][..weights.len()];
-                    part.iter().zip(weights).map(|(v, w)| f64::from(*v) * w).sum()
+                    part.iter()
+                        .zip(weights)
+                        .map(|(v, w)| f64::from(*v) * w)
+                        .sum()
                 })
                 .collect()
         })
@@ -244,7 +255,11 @@ mod tests {
             let file = std::fs::File::create(&path).unwrap();
             let mut encoder = png::Encoder::new(file, 2, 1);
             encoder.set_color(colour);
-            encoder.write_header().unwrap().write_image_data(bytes).unwrap();
+            encoder
+                .write_header()
+                .unwrap()
+                .write_image_data(bytes)
+                .unwrap();
         };
         write(png::ColorType::Rgba, &[10, 10, 10, 255, 99, 99, 99, 0]);
         let cutout = Cutout::read(&path).unwrap();

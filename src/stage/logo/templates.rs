@@ -117,7 +117,8 @@ impl Template {
         patches: [Patch; FACE_AREAS.len()],
     ) -> Result<Self, &'static str> {
         let aspect = size.width as f64 / size.height as f64;
-        let face = |p: &Patch| Face::new(aspect, &p.grey, &p.mask).ok_or("a picture without contrast");
+        let face =
+            |p: &Patch| Face::new(aspect, &p.grey, &p.mask).ok_or("a picture without contrast");
         Ok(Self {
             faces: [face(&patches[0])?, face(&patches[1])?],
             groups: groups(&points),

@@ -212,8 +212,14 @@ mod tests {
     fn the_life_of_a_track() {
         let mut t = Tracker::new(&Params::default(), SIZE);
         assert_eq!(frame(&mut t, &[]), []);
-        assert_eq!(frame(&mut t, &[at(100.0, 50.0)]), [(1, Tentative, [100.0, 50.0])]);
-        assert_eq!(frame(&mut t, &[at(104.0, 51.0)]), [(1, Tracked, [104.0, 51.0])]);
+        assert_eq!(
+            frame(&mut t, &[at(100.0, 50.0)]),
+            [(1, Tentative, [100.0, 50.0])]
+        );
+        assert_eq!(
+            frame(&mut t, &[at(104.0, 51.0)]),
+            [(1, Tracked, [104.0, 51.0])]
+        );
         // Unseen it goes on as it went, nine times; then it is lost, and then gone.
         for n in 1..10 {
             let expected = [104.0 + 4.0 * n as f32, 51.0 + n as f32];
@@ -249,9 +255,15 @@ mod tests {
         let ids = |seen: Vec<(u32, LogoState, [f32; 2])>| -> Vec<u32> {
             seen.iter().map(|s| s.0).collect()
         };
-        assert_eq!(ids(frame(&mut t, &[at(100.0, 50.0), at(300.0, 50.0)])), [1, 2]);
+        assert_eq!(
+            ids(frame(&mut t, &[at(100.0, 50.0), at(300.0, 50.0)])),
+            [1, 2]
+        );
         let seen = frame(&mut t, &[at(290.0, 50.0), at(110.0, 50.0)]);
-        assert_eq!(seen, [(1, Tracked, [110.0, 50.0]), (2, Tracked, [290.0, 50.0])]);
+        assert_eq!(
+            seen,
+            [(1, Tracked, [110.0, 50.0]), (2, Tracked, [290.0, 50.0])]
+        );
         // They pass each other.
         for k in 2..30 {
             let (a, b) = (100.0 + 10.0 * f64::from(k), 300.0 - 10.0 * f64::from(k));

@@ -150,7 +150,8 @@ impl Verifier {
                 used: false,
             });
         }
-        self.candidates.sort_unstable_by_key(|c| (c.distance, c.query));
+        self.candidates
+            .sort_unstable_by_key(|c| (c.distance, c.query));
         self.candidates.truncate(MAX_PAIRS);
     }
 

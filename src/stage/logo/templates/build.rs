@@ -55,7 +55,9 @@ pub const SQUEEZE: f64 = 0.64;
 /// Whether a name can stand in `logos.csv`.
 pub(super) fn good_name(name: &str) -> bool {
     (1..=MAX_NAME).contains(&name.chars().count())
-        && !name.chars().any(|c| c.is_control() || matches!(c, ',' | '"' | '\u{FFFD}'))
+        && !name
+            .chars()
+            .any(|c| c.is_control() || matches!(c, ',' | '"' | '\u{FFFD}'))
         && name.trim() == name
 }
 
@@ -96,7 +98,11 @@ impl Templates {
         }
         let mut named = Vec::with_capacity(files.len());
         for path in files {
-            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let name = path
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
             if !good_name(&name) {
                 return Err(TemplatesError::Name { path, name });
             }
@@ -122,8 +128,12 @@ impl Templates {
         let list = named
             .into_iter()
             .map(|(name, path)| {
-                let cutout = Cutout::read(&path)
-                    .map_err(|source: PictureError| TemplatesError::Picture { path: path.clone(), source })?;
+                let cutout = Cutout::read(&path).map_err(|source: PictureError| {
+                    TemplatesError::Picture {
+                        path: path.clone(),
+                        source,
+                    }
+                })?;
                 template(name, &path, &cutout, features, options)
             })
             .collect::<Result<_, _>>()?;
@@ -133,22 +143,23 @@ impl Templates {
         })
     }
 
-    /// Makes templates of pictures in memory, each with its name, in the order of names.
+    /// Makes templates of pictures in memory, each with its name and, where it has any, its
+    /// transparency (of the same size; 255 is opaque).
     ///
     /// # Errors
     /// As [`Templates::build`]; the name stands for the file.
     pub fn of_pictures(
-        pictures: &[(&str, &Image<u8>)],
+        pictures: Vec<(String, Image<u8>, Option<Image<u8>>)>,
         features: &FeatureParams,
         options: &BuildOptions,
     ) -> Result<Self, TemplatesError> {
-        let mut sorted = pictures.to_vec();
-        sorted.sort_by_key(|(name, _)| *name);
+        let mut sorted = pictures;
+        sorted.sort_by(|a, b| a.0.cmp(&b.0));
         let list = sorted
             .into_iter()
-            .map(|(name, picture)| {
-                let cutout = Cutout::new(picture.clone(), None);
-                template(name.into(), Path::new(name), &cutout, features, options)
+            .map(|(name, grey, alpha)| {
+                let path = PathBuf::from(&name);
+                template(name, &path, &Cutout::new(grey, alpha), features, options)
             })
             .collect::<Result<_, _>>()?;
         Ok(Self {

@@ -64,7 +64,12 @@ impl Templates {
                     name: t.name.clone(),
                     width: t.size.width as u16,
                     height: t.size.height as u16,
-                    points: t.points.iter().copied().zip(t.descriptors.iter().copied()).collect(),
+                    points: t
+                        .points
+                        .iter()
+                        .copied()
+                        .zip(t.descriptors.iter().copied())
+                        .collect(),
                     patches: t.patches.each_ref().map(patch),
                 })
                 .collect(),
@@ -127,7 +132,10 @@ impl Templates {
         if !bytes.starts_with(MAGIC) {
             // An own file cut within its first bytes is damaged, not foreign.
             if !bytes.is_empty() && MAGIC.starts_with(bytes) {
-                return Err(damaged(format!("{} bytes, expected {HEAD} or more", bytes.len())));
+                return Err(damaged(format!(
+                    "{} bytes, expected {HEAD} or more",
+                    bytes.len()
+                )));
             }
             let head = &bytes[..bytes.len().min(MAGIC.len())];
             return Err(TemplatesError::Foreign {
@@ -143,7 +151,10 @@ impl Templates {
         let (Some(version), Some(low), Some(high), Some(crc)) =
             (number(8), number(12), number(16), number(20))
         else {
-            return Err(damaged(format!("{} bytes, expected {HEAD} or more", bytes.len())));
+            return Err(damaged(format!(
+                "{} bytes, expected {HEAD} or more",
+                bytes.len()
+            )));
         };
         let version = u32::from_le_bytes(version);
         if version != VERSION {
@@ -162,7 +173,9 @@ impl Templates {
         }
         let (found, expected) = (crc32fast::hash(payload), u32::from_le_bytes(crc));
         if found != expected {
-            return Err(damaged(format!("checksum {found:08x}, expected {expected:08x}")));
+            return Err(damaged(format!(
+                "checksum {found:08x}, expected {expected:08x}"
+            )));
         }
         let (whole, rest) = postcard::take_from_bytes::<Whole>(payload)
             .map_err(|e| damaged(format!("its contents can't be decoded: {e}")))?;
@@ -179,10 +192,12 @@ impl Templates {
         let mut list: Vec<Template> = Vec::with_capacity(whole.templates.len());
         for stored in whole.templates {
             let name = stored.name.clone();
-            let template = template(stored)
-                .map_err(|what| damaged(format!("template {name:?}: {what}")))?;
+            let template =
+                template(stored).map_err(|what| damaged(format!("template {name:?}: {what}")))?;
             if list.last().is_some_and(|last| last.name >= template.name) {
-                return Err(damaged(format!("template {name:?} is not in the order of names")));
+                return Err(damaged(format!(
+                    "template {name:?} is not in the order of names"
+                )));
             }
             list.push(template);
         }
