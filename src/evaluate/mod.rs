@@ -13,6 +13,7 @@ use crate::{frame::Size, source::picture::PictureError};
 
 pub mod disparity;
 mod files;
+pub mod logos;
 pub mod stixel_table;
 pub mod stixels;
 

@@ -1,5 +1,8 @@
 //! BRIEF-256 in scale space (rule 7 of the contract).
-use super::{Descriptor, tables::{POINT_ONE, REACH}};
+use super::{
+    Descriptor,
+    tables::{POINT_ONE, REACH},
+};
 use crate::frame::Size;
 
 const LANES: usize = 16;

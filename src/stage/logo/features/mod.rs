@@ -201,8 +201,9 @@ impl FeatureParams {
                 })
             }
         };
-        let within =
-            |key, v: f32, low: f32, high: f32, text| check(v >= low && v <= high, key, v.into(), text);
+        let within = |key, v: f32, low: f32, high: f32, text| {
+            check(v >= low && v <= high, key, v.into(), text)
+        };
         let n = self.octaves;
         check(n <= 12, "octaves", n.into(), "0 to 12")?;
         let n = self.intervals;
@@ -218,11 +219,26 @@ impl FeatureParams {
         within("contrast", self.contrast, 0.0, 1.0, "0 to 1")?;
         within("edge_ratio", self.edge_ratio, 1.0, 1000.0, "1 to 1000")?;
         let n = self.max_keypoints;
-        check((1..=65_536).contains(&n), "max_keypoints", n.into(), "1 to 65536")?;
+        check(
+            (1..=65_536).contains(&n),
+            "max_keypoints",
+            n.into(),
+            "1 to 65536",
+        )?;
         let n = self.cell_px;
-        check(n == 0 || (8..=8192).contains(&n), "cell_px", n.into(), "0 or 8 to 8192")?;
+        check(
+            n == 0 || (8..=8192).contains(&n),
+            "cell_px",
+            n.into(),
+            "0 or 8 to 8192",
+        )?;
         let n = self.cell_budget;
-        check((1..=65_536).contains(&n), "cell_budget", n.into(), "1 to 65536")?;
+        check(
+            (1..=65_536).contains(&n),
+            "cell_budget",
+            n.into(),
+            "1 to 65536",
+        )?;
         let n = self.max_orientations;
         check((1..=4).contains(&n), "max_orientations", n.into(), "1 to 4")
     }
