@@ -65,18 +65,22 @@ fn moved(image: &MonoImage, [dx, dy]: [i32; 2]) -> MonoImage {
     };
     let margin = 4;
     let Size { width, height } = image.size();
-    MonoImage::Rgb8(Image::from_fn(width - 2 * margin, height - 2 * margin, |x, y| {
-        let (x, y) = ((x + margin) as i32 * 64 + dx, (y + margin) as i32 * 64 + dy);
-        let (px, py, a, b) = ((x >> 6) as usize, (y >> 6) as usize, x & 63, y & 63);
-        [0, 1, 2].map(|c| {
-            let at = |i: usize, j: usize| {
-                i32::from(image.get((px + i).min(width - 1), (py + j).min(height - 1))[c])
-            };
-            let top = (64 - a) * at(0, 0) + a * at(1, 0);
-            let bottom = (64 - a) * at(0, 1) + a * at(1, 1);
-            (((64 - b) * top + b * bottom + 2048) >> 12) as u8
-        })
-    }))
+    MonoImage::Rgb8(Image::from_fn(
+        width - 2 * margin,
+        height - 2 * margin,
+        |x, y| {
+            let (x, y) = ((x + margin) as i32 * 64 + dx, (y + margin) as i32 * 64 + dy);
+            let (px, py, a, b) = ((x >> 6) as usize, (y >> 6) as usize, x & 63, y & 63);
+            [0, 1, 2].map(|c| {
+                let at = |i: usize, j: usize| {
+                    i32::from(image.get((px + i).min(width - 1), (py + j).min(height - 1))[c])
+                };
+                let top = (64 - a) * at(0, 0) + a * at(1, 0);
+                let bottom = (64 - a) * at(0, 1) + a * at(1, 1);
+                (((64 - b) * top + b * bottom + 2048) >> 12) as u8
+            })
+        },
+    ))
 }
 
 #[test]
@@ -86,7 +90,9 @@ fn probe_shaken() {
     let m = drive((1..541).map(|i| {
         let r = |k| (roadloop::maths::random::hash(1, i, k) % 385) as i32 - 192;
         let mut o = [r(0), r(1)];
-        if whole { o = o.map(|v| (v + 32) >> 6 << 6); }
+        if whole {
+            o = o.map(|v| (v + 32) >> 6 << 6);
+        }
         moved(&read(&dir.join(format!("input/in{i:06}.jpg"))), o)
     }));
     for (i, m) in m.iter().enumerate() {

@@ -4,7 +4,7 @@ use crate::{
     config::Config,
     frame::{Camera, Disparity, Gap, INVALID, Mask, RoadOrigin, Size, StereoFrame, Street},
     stage::{
-        Stage as _,
+        Stage as _, egomotion, foreground, logo,
         rectify::{self, Rectified},
         road, stereo, stixel,
     },
@@ -43,6 +43,15 @@ pub enum ChainError {
     /// Parameters of the stixel stage.
     #[error(transparent)]
     Stixel(#[from] stixel::ParamsError),
+    /// Parameters of the egomotion stage.
+    #[error(transparent)]
+    Egomotion(#[from] egomotion::ParamsError),
+    /// Parameters of the foreground stage.
+    #[error(transparent)]
+    Foreground(#[from] foreground::ParamsError),
+    /// Parameters or templates of the logo stage.
+    #[error(transparent)]
+    Logo(#[from] logo::ParamsError),
     /// The GPU: memory, kernels, driver.
     #[cfg(feature = "cuda")]
     #[error(transparent)]

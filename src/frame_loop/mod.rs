@@ -25,6 +25,7 @@ mod config;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod mono;
 mod order;
 mod run;
 mod slot;
@@ -36,6 +37,7 @@ pub use config::{Budgets, LoopConfig, LoopConfigError};
 pub use cpu::{ChainError, CpuBackend, Shape};
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaBackend, Wanted};
+pub use mono::{CpuMono, MonoShape};
 pub use order::StageId;
 pub use run::{FrameLoop, LoopError, Pace};
 pub use slot::Slot;

@@ -39,7 +39,10 @@ impl Grid {
         let size = levels[level];
         let mut times = 1;
         loop {
-            let cell = Size::new((CELL.width >> level) * times, (CELL.height >> level) * times);
+            let cell = Size::new(
+                (CELL.width >> level) * times,
+                (CELL.height >> level) * times,
+            );
             let (columns, rows) = (
                 size.width.div_ceil(cell.width),
                 size.height.div_ceil(cell.height),

@@ -1,6 +1,6 @@
 //! Whether the camera stands, shakes or drives, from its pictures.
-pub mod cpu;
 mod corner;
+pub mod cpu;
 mod pyramid;
 mod state;
 mod track;
@@ -117,17 +117,28 @@ impl Params {
             }
         };
         let share = |key, v: f32| check(key, v.into(), 0.0, 1.0, "0 to 1");
-        let count = |key, v: u32, most: u32, expected| {
-            check(key, v.into(), 1.0, most.into(), expected)
-        };
+        let count =
+            |key, v: u32, most: u32, expected| check(key, v.into(), 1.0, most.into(), expected);
         let pixels = |key, v: f32| check(key, v.into(), 0.05, 16.0, "0.05 to 16");
         check("grey16_shift", self.grey16_shift.into(), 0.0, 8.0, "0 to 8")?;
-        check("min_texture", self.min_texture.into(), 1.0, 1e6, "1 to 1000000")?;
+        check(
+            "min_texture",
+            self.min_texture.into(),
+            1.0,
+            1e6,
+            "1 to 1000000",
+        )?;
         share("min_correlation", self.min_correlation)?;
         pixels("max_return_px", self.max_return_px)?;
         count("hypotheses", self.hypotheses, 4096, "1 to 4096")?;
         pixels("inlier_px", self.inlier_px)?;
-        check("min_points", self.min_points.into(), 4.0, 1024.0, "4 to 1024")?;
+        check(
+            "min_points",
+            self.min_points.into(),
+            4.0,
+            1024.0,
+            "4 to 1024",
+        )?;
         share("lost_share", self.lost_share)?;
         pixels("still_px", self.still_px)?;
         pixels("drift_px", self.drift_px)?;
@@ -137,7 +148,13 @@ impl Params {
         share("small_motion_share", self.small_motion_share)?;
         count("still_frames", self.still_frames, 10_000, "1 to 10000")?;
         count("hold_frames", self.hold_frames, 10_000, "1 to 10000")?;
-        check("standing_mps", self.standing_mps.into(), 0.0, 10.0, "0 to 10")
+        check(
+            "standing_mps",
+            self.standing_mps.into(),
+            0.0,
+            10.0,
+            "0 to 10",
+        )
     }
 }
 

@@ -165,7 +165,10 @@ impl Memory {
         self.still = count(self.still, evidence == Evidence::Still);
         self.calm = count(
             self.calm,
-            matches!(evidence, Evidence::Still | Evidence::Small | Evidence::Shaky),
+            matches!(
+                evidence,
+                Evidence::Still | Evidence::Small | Evidence::Shaky
+            ),
         );
         self.driving = count(self.driving, evidence == Evidence::Driving);
         self.blind = count(self.blind, evidence == Evidence::Blind);
