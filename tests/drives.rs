@@ -219,7 +219,7 @@ fn gaps_in_mid_drive_stand_in_their_place() {
          \x20            frame 2: missing: DIR/image_l/000002.png: not there\n\
          \x20            frame 4: missing: DIR/image_l/000004.png: not there\n\
          \x20            frame 5: size_changed: DIR/image_r/000005.png: 9x8 px\n\
-         \x20            frame 6: unreadable: DIR/image_l/000006.png: not a PNG, PGM, PPM or JPEG \
+         \x20            frame 6: unreadable: DIR/image_l/000006.png: not a PNG, PGM, PPM, JPEG or BMP \
          picture (begins with 6E 6F 20 70)\n"
     );
 }
