@@ -162,20 +162,28 @@ pub(super) fn recognise(path: &Path, options: &DriveOptions) -> Result<Layout, S
         kitti::open_odometry,
         open_plain,
     ];
-    let stereo = layouts.iter().find_map(|open| open(path, options));
-    // Pictures of one camera where a pair was looked for (KITTI raw of camera 2 alone) are a
-    // mono drive, unless a pair is asked for.
-    let alone = match &stereo {
-        None => true,
-        Some(Err(SourceError::NoRightImages { path: right })) => {
-            right.ends_with("image_03/data") && options.source.pair.is_none()
+    // Camera 2 of a KITTI raw drive alone is a mono drive, unless there is a pair elsewhere or
+    // one is asked for.
+    let mut lacking = None;
+    for open in layouts {
+        match open(path, options) {
+            None => {}
+            Some(Err(e @ SourceError::NoRightImages { .. })) if is_camera_2(&e, options) => {
+                lacking = Some(e);
+            }
+            Some(result) => return result,
         }
-        Some(_) => false,
-    };
-    let mono = (alone && options.disparity.is_none()).then(|| mono::open(path));
-    let mono = mono.flatten();
-    mono.or(stereo)
-        .unwrap_or_else(|| Err(SourceError::Unrecognised { path: path.into() }))
+    }
+    let mono = options.disparity.is_none().then(|| mono::open(path));
+    mono.flatten().unwrap_or_else(|| {
+        Err(lacking.unwrap_or_else(|| SourceError::Unrecognised { path: path.into() }))
+    })
+}
+
+/// Whether what is missing is camera 3 of a KITTI raw drive whose cameras nobody has chosen.
+fn is_camera_2(e: &SourceError, options: &DriveOptions) -> bool {
+    matches!(e, SourceError::NoRightImages { path } if path.ends_with("image_03/data"))
+        && options.source.pair.is_none()
 }
 
 /// The frames' numbers.
