@@ -75,7 +75,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut text = String::new();
         for (k, d) in out.keypoints.iter().zip(&out.descriptors) {
             let degrees = f32::from(k.angle) * (360.0 / 1024.0);
-            write!(text, "{},{},{},{degrees},{},{},", k.x, k.y, k.sigma, k.response, k.octave)?;
+            write!(
+                text,
+                "{},{},{},{degrees},{},{},",
+                k.x, k.y, k.sigma, k.response, k.octave
+            )?;
             for word in d.0 {
                 write!(text, "{word:08x}")?;
             }

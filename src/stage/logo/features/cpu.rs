@@ -223,7 +223,10 @@ impl Plan {
                 let at = (layer * size.height + point.y) * size.width + point.x;
                 let x = (point.x as f32 + point.offset[0]) * step;
                 let y = (point.y as f32 + point.offset[1]) * step;
-                let (column, row) = (nearest(x, region.size.width), nearest(y, region.size.height));
+                let (column, row) = (
+                    nearest(x, region.size.width),
+                    nearest(y, region.size.height),
+                );
                 if mask.is_some_and(|m| m.get(region.x + column, region.y + row) == 0) {
                     return None;
                 }
@@ -440,9 +443,12 @@ fn place(
 pub(super) fn unscaled_layer(tables: &Tables) -> usize {
     let off = |layer: usize| (tables.sigma[layer * SCALE_STEPS] - 2.0).abs();
     let layers = tables.sigma.len().div_ceil(SCALE_STEPS);
-    (0..layers.min(MAX_INTERVALS + 2)).fold(0, |best, layer| {
-        if off(layer) < off(best) { layer } else { best }
-    })
+    (0..layers.min(MAX_INTERVALS + 2)).fold(
+        0,
+        |best, layer| {
+            if off(layer) < off(best) { layer } else { best }
+        },
+    )
 }
 
 /// Least `|D|` of a refined point, 1/64 grey.
@@ -488,7 +494,8 @@ impl Scan<'_> {
         let fill = |ring: &mut [i16], y: usize| {
             let slot = y % 3;
             for d in 0..differences {
-                let [above, below] = [d + 1, d].map(|l| &self.octave.levels[l][y * width..][..width]);
+                let [above, below] =
+                    [d + 1, d].map(|l| &self.octave.levels[l][y * width..][..width]);
                 let out = &mut ring[(slot * differences + d) * width..][..width];
                 simd::difference_row(self.isa, above, below, out);
             }

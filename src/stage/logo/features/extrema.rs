@@ -63,8 +63,14 @@ pub(super) fn flag_row(rows: &Rows<'_>, threshold: i16, flags: &mut [u8]) {
     let [a0, a1, a2] = [0, 1, 2].map(|i| &rows.above[i..][..inner]);
     let [b0, b1, b2] = [0, 1, 2].map(|i| &rows.at[i..][..inner]);
     let [c0, c1, c2] = [0, 1, 2].map(|i| &rows.below[i..][..inner]);
-    let (most_before, least_before) = (&rows.most_before[1..][..inner], &rows.least_before[1..][..inner]);
-    let (most_after, least_after) = (&rows.most_after[1..][..inner], &rows.least_after[1..][..inner]);
+    let (most_before, least_before) = (
+        &rows.most_before[1..][..inner],
+        &rows.least_before[1..][..inner],
+    );
+    let (most_after, least_after) = (
+        &rows.most_after[1..][..inner],
+        &rows.least_after[1..][..inner],
+    );
     for x in 0..inner {
         let v = b1[x];
         let most = most_before[x].max(a0[x]).max(a1[x]).max(a2[x]).max(b0[x]);
@@ -166,10 +172,7 @@ pub fn refine(
             // Of 4 H in the plane, thus 16 times.
             let trace = (xx + yy) as f32;
             let bound = (edge + 1.0) * (edge + 1.0);
-            if value.abs() < least
-                || css <= 0
-                || trace * trace * edge >= bound * css as f32
-            {
+            if value.abs() < least || css <= 0 || trace * trace * edge >= bound * css as f32 {
                 return None;
             }
             return Some(Point {

@@ -117,7 +117,11 @@ fn nearest(
     out: &mut Vec<Match>,
     isa: Isa,
 ) {
-    assert!(train.len() <= MAX_TRAIN, "{} train descriptors", train.len());
+    assert!(
+        train.len() <= MAX_TRAIN,
+        "{} train descriptors",
+        train.len()
+    );
     out.clear();
     if train.len() < 2 {
         return;
@@ -173,7 +177,13 @@ pub(super) fn match_task(
 
 /// Keys of [`LANES`] train descriptors from `at`; the largest beyond `len`.
 #[inline(always)]
-fn keys(query: &Descriptor, words: &[[u32; BLOCK]; 8], at: usize, first: u32, len: usize) -> [u32; LANES] {
+fn keys(
+    query: &Descriptor,
+    words: &[[u32; BLOCK]; 8],
+    at: usize,
+    first: u32,
+    len: usize,
+) -> [u32; LANES] {
     let mut distance = [0u32; LANES];
     for (word, q) in words.iter().zip(query.0) {
         let lanes: &[u32; LANES] = word[at..].first_chunk().unwrap_or(&[0; LANES]);
@@ -184,7 +194,11 @@ fn keys(query: &Descriptor, words: &[[u32; BLOCK]; 8], at: usize, first: u32, le
     let mut keys = [0; LANES];
     for (lane, (key, distance)) in keys.iter_mut().zip(distance).enumerate() {
         let i = (at + lane) as u32;
-        *key = if i < len as u32 { distance << INDEX_BITS | (first + i) } else { u32::MAX };
+        *key = if i < len as u32 {
+            distance << INDEX_BITS | (first + i)
+        } else {
+            u32::MAX
+        };
     }
     keys
 }
@@ -231,7 +245,11 @@ fn block_apart(
             let nearer = key < best[lane];
             let same = g == group[lane];
             let rival = if nearer { best[lane] } else { key };
-            second[lane] = if same { second[lane] } else { second[lane].min(rival) };
+            second[lane] = if same {
+                second[lane]
+            } else {
+                second[lane].min(rival)
+            };
             group[lane] = if nearer { g } else { group[lane] };
             best[lane] = best[lane].min(key);
         }

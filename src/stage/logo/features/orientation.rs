@@ -83,7 +83,11 @@ pub fn direction(dx: i32, dy: i32) -> (u32, u32) {
     angle = if dx < 0 { 18.0 - angle } else { angle };
     angle = if dy < 0 { 36.0 - angle } else { angle };
     let bin = (angle + 0.5) as i32;
-    let bin = if bin >= BINS as i32 { bin - BINS as i32 } else { bin };
+    let bin = if bin >= BINS as i32 {
+        bin - BINS as i32
+    } else {
+        bin
+    };
     let length = (dx * dx + dy * dy) as f32;
     (bin as u32, length.sqrt() as i32 as u32)
 }
@@ -94,9 +98,8 @@ pub fn direction(dx: i32, dy: i32) -> (u32, u32) {
 /// neighbours. In order of their bins. There is always one; 0 where all is flat.
 pub fn peaks(bins: &[u32; BINS], most: usize) -> heapless::Vec<u16, MAX_ORIENTATIONS> {
     let at = |i: usize, d: usize| bins[(i + BINS + d - 2) % BINS];
-    let smooth: [u32; BINS] = std::array::from_fn(|i| {
-        at(i, 0) + at(i, 4) + 4 * (at(i, 1) + at(i, 3)) + 6 * at(i, 2)
-    });
+    let smooth: [u32; BINS] =
+        std::array::from_fn(|i| at(i, 0) + at(i, 4) + 4 * (at(i, 1) + at(i, 3)) + 6 * at(i, 2));
     let neighbours = |i: usize| (smooth[(i + BINS - 1) % BINS], smooth[(i + 1) % BINS]);
     let highest = smooth.iter().copied().max().unwrap_or(0);
     let peak = |i: usize| {

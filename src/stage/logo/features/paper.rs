@@ -49,7 +49,11 @@ pub(super) fn row(octave: &Octave<'_>, y: usize, pretest: i32, mut take: impl Fn
             );
             let (trace, det) = (xx + yy, xx * yy - xy * xy);
             // R = trace^2 / det; a det of 0 is an R without bound.
-            let reject = if det > 0 { trace * trace > 12 * det } else { det == 0 };
+            let reject = if det > 0 {
+                trace * trace > 12 * det
+            } else {
+                det == 0
+            };
             if !reject {
                 take(Point {
                     x,

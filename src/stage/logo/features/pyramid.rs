@@ -216,7 +216,14 @@ impl Pyramid {
             let (done, rest) = self.levels.split_at_mut(octave);
             let levels = &mut rest[0];
             match done.last() {
-                None => blur(isa, &self.base, size, &tables.base, &mut levels[0], &mut self.scratch),
+                None => blur(
+                    isa,
+                    &self.base,
+                    size,
+                    &tables.base,
+                    &mut levels[0],
+                    &mut self.scratch,
+                ),
                 Some(finer) => {
                     let width = self.octaves.sizes[octave - 1].width;
                     halve(&finer[intervals], width, size, &mut levels[0]);

@@ -143,10 +143,7 @@ pub struct Tables {
 impl Tables {
     /// The tables of validated parameters.
     pub fn new(params: &FeatureParams) -> Self {
-        let (s, sigma0) = (
-            usize::from(params.intervals),
-            f64::from(params.sigma0),
-        );
+        let (s, sigma0) = (usize::from(params.intervals), f64::from(params.sigma0));
         let input = f64::from(params.input_blur) * if params.upsample { 2.0 } else { 1.0 };
         let difference = |to: f64, from: f64| libm::sqrt((to * to - from * from).max(0.0));
         let level = |i: f64| sigma0 * libm::pow(2.0, i / s as f64);
@@ -337,7 +334,10 @@ mod tests {
         let sizes = |w, h| Octaves::new(&FeatureParams::default(), Size::new(w, h)).sizes;
         assert_eq!(sizes(1, 9).len(), 1);
         assert_eq!(sizes(16, 16).len(), 1);
-        assert_eq!(&sizes(64, 33)[..], [(64, 33), (32, 17)].map(|(w, h)| Size::new(w, h)));
+        assert_eq!(
+            &sizes(64, 33)[..],
+            [(64, 33), (32, 17)].map(|(w, h)| Size::new(w, h))
+        );
         assert_eq!(sizes(1280, 720).len(), 6);
     }
 }
