@@ -3,7 +3,7 @@ use std::{io::Write, path::PathBuf};
 
 use super::Failure;
 use crate::evaluate::{
-    EvaluateError, disparity,
+    EvaluateError, disparity, logos,
     stixels::{self, TruthKind},
 };
 
@@ -15,6 +15,8 @@ pub enum What {
     Disparity,
     /// stixels.csv.
     Stixels,
+    /// logos.csv.
+    Logos,
 }
 
 /// The command's arguments.
@@ -83,6 +85,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), EvaluateError> {
                 args,
                 out,
             )
+        }
+        What::Logos => {
+            let options = logos::Options::default();
+            let found = logos::evaluate(&args.results, &args.truth, &options)?;
+            report(&found, args, out)
         }
     }
 }
