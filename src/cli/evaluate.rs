@@ -3,7 +3,7 @@ use std::{io::Write, path::PathBuf};
 
 use super::Failure;
 use crate::evaluate::{
-    EvaluateError, disparity, foreground,
+    EvaluateError, disparity, foreground, logos,
     stixels::{self, TruthKind},
 };
 
@@ -17,6 +17,8 @@ pub enum What {
     Stixels,
     /// Masks of what moves.
     Foreground,
+    /// logos.csv.
+    Logos,
 }
 
 /// The command's arguments.
@@ -99,6 +101,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), EvaluateError> {
                 args,
                 out,
             )
+        }
+        What::Logos => {
+            let options = logos::Options::default();
+            let found = logos::evaluate(&args.results, &args.truth, &options)?;
+            report(&found, args, out)
         }
     }
 }

@@ -118,8 +118,7 @@ impl Follower {
         }
 
         // What its keypoints say.
-        detections.clear();
-        let mut left = params.max_candidates;
+        verifier.clear();
         for (index, (template, matches)) in templates.list().iter().zip(matches).enumerate() {
             let index = index as u16;
             let tracks = tracker.tracks();
@@ -129,7 +128,7 @@ impl Follower {
             for track in tracks.iter().filter(|t| t.template == index) {
                 // There are no more tracks than room.
                 if track.found {
-                    let _ = seen.push(Area::of(&track.quad));
+                    let _ = seen.push(Area(track.quad));
                 } else {
                     let _ = looked_for.push(grown(&pose::bounds(&track.quad), margin));
                 }
@@ -137,16 +136,17 @@ impl Follower {
             if !full && looked_for.is_empty() {
                 continue;
             }
-            verifier.gather(template, keypoints, matches, |k| {
+            verifier.gather(index, template, keypoints, matches, |k| {
                 let (x, y) = (f64::from(k.x), f64::from(k.y));
                 let near = |b: &[f64; 4]| x >= b[0] && y >= b[1] && x <= b[2] && y <= b[3];
                 (full || looked_for.iter().any(near)) && !seen.iter().any(|a| a.holds(x, y))
             });
-            while left > 0 && verifier.next_cluster() {
-                left -= 1;
-                if let Some(found) = verifier.confirm(index, template, pyramid) {
-                    let _ = detections.push(found);
-                }
+        }
+        detections.clear();
+        for rank in 0..verifier.rank().min(params.max_candidates) {
+            let template = &templates.list()[usize::from(verifier.template_of(rank))];
+            if let Some(found) = verifier.confirm(rank, template, pyramid) {
+                let _ = detections.push(found);
             }
         }
 
@@ -182,10 +182,6 @@ impl Follower {
 struct Area(Quad);
 
 impl Area {
-    fn of(quad: &Quad) -> Self {
-        Self(*quad)
-    }
-
     fn holds(&self, x: f64, y: f64) -> bool {
         (0..4).all(|i| {
             let ([ax, ay], [bx, by]) = (self.0[i], self.0[(i + 1) % 4]);

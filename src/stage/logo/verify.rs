@@ -43,8 +43,26 @@ struct Candidate {
     middle: [f32; 2],
     distance: u32,
     query: u32,
+    /// How much its vote weighs.
+    weight: u32,
     used: bool,
 }
+
+/// Pairs of one template that agree: a part of [`Verifier::members`].
+#[derive(Clone, Copy, Debug)]
+struct Cluster {
+    template: u16,
+    /// Sum of its votes.
+    weight: u32,
+    start: usize,
+    end: usize,
+}
+
+/// Clusters of one template that may be looked at in a frame.
+const MAX_CLUSTERS: usize = 8;
+
+/// An unambiguous pair's vote; others weigh 1.
+const CLEAR_WEIGHT: u32 = 3;
 
 impl Candidate {
     fn agrees(&self, other: &Self) -> bool {
@@ -79,9 +97,12 @@ pub(super) struct Verifier {
     size: Size,
     /// Cosine and sine of each angle.
     turns: Vec<[f32; 2]>,
+    /// Pairs of one template.
     candidates: Vec<Candidate>,
-    /// Members of a cluster.
-    members: Vec<usize>,
+    votes: Vec<u32>,
+    /// The clusters of all templates, and their pairs.
+    clusters: Vec<Cluster>,
+    members: Vec<Candidate>,
     pairs: Vec<Pair>,
     inliers: Vec<bool>,
     scratch: Scratch,
@@ -95,103 +116,157 @@ impl Verifier {
                 [libm::cos(angle) as f32, libm::sin(angle) as f32]
             })
             .collect();
+        let n = templates.list().len();
         Self {
             params: params.clone(),
             size,
             turns,
-            candidates: Vec::with_capacity(keypoints),
-            members: Vec::with_capacity(MAX_PAIRS),
+            candidates: Vec::with_capacity(2 * keypoints),
+            votes: Vec::with_capacity(MAX_PAIRS),
+            clusters: Vec::with_capacity(n * MAX_CLUSTERS),
+            members: Vec::with_capacity(n * MAX_PAIRS),
             pairs: Vec::with_capacity(MAX_PAIRS),
             inliers: vec![false; MAX_PAIRS],
             scratch: Scratch::new(templates.most_samples()),
         }
     }
 
-    /// Takes the pairs of one template whose keypoint in the frame passes `wanted`.
+    /// Begins a frame.
+    pub fn clear(&mut self) {
+        self.clusters.clear();
+        self.members.clear();
+    }
+
+    /// Takes the clusters of pairs of one template whose keypoint in the frame passes `wanted`.
     pub fn gather(
         &mut self,
+        index: u16,
         template: &Template,
         keypoints: &[Keypoint],
         matches: &[Match],
         wanted: impl Fn(&Keypoint) -> bool,
     ) {
         self.candidates.clear();
-        let ratio = self.params.ratio;
         for m in matches {
-            if m.distance > self.params.max_distance
-                || f64::from(m.distance) > ratio * f64::from(m.second_distance)
-            {
-                continue;
-            }
-            let (Some(k), Some(p)) = (
-                keypoints.get(m.query as usize),
-                template.points().get(m.train as usize),
-            ) else {
+            let Some(k) = keypoints.get(m.query as usize).filter(|k| wanted(k)) else {
                 continue;
             };
-            if k.sign != p.sign || !wanted(k) || self.candidates.len() == self.candidates.capacity()
-            {
+            let clear = f64::from(m.distance) < self.params.ratio * f64::from(m.second_distance);
+            for (train, distance, weight) in [
+                (m.train, m.distance, if clear { CLEAR_WEIGHT } else { 1 }),
+                (m.second, m.second_distance, 1),
+            ] {
+                let Some(p) = template.points().get(train as usize) else {
+                    continue;
+                };
+                if distance > self.params.max_distance
+                    || k.sign != p.sign
+                    || self.candidates.len() == self.candidates.capacity()
+                {
+                    continue;
+                }
+                let turn = self.turns[usize::from((k.angle + ANGLES - p.angle) % ANGLES)];
+                let scale = k.sigma / p.sigma;
+                let [c, s] = turn;
+                self.candidates.push(Candidate {
+                    at: [k.x, k.y],
+                    plane: [p.x, p.y],
+                    scale,
+                    turn,
+                    middle: [
+                        k.x - scale * (c * p.x - s * p.y),
+                        k.y - scale * (s * p.x + c * p.y),
+                    ],
+                    distance,
+                    query: m.query,
+                    weight,
+                    used: false,
+                });
+            }
+        }
+        // A query's nearest comes before its second by distance, or by weight, or is as good.
+        self.candidates
+            .sort_unstable_by_key(|c| (c.distance, c.query, CLEAR_WEIGHT - c.weight));
+        self.candidates.truncate(MAX_PAIRS);
+        self.cluster(index);
+    }
+
+    /// Largest first: what agrees with a leader goes with it, and leads nothing itself.
+    fn cluster(&mut self, index: u16) {
+        let Self {
+            candidates: all,
+            votes,
+            clusters,
+            members,
+            ..
+        } = self;
+        let count = |all: &[Candidate], leader: &Candidate| {
+            let agree = all.iter().filter(|c| !c.used && leader.agrees(c));
+            agree.fold((0, 0), |(n, w), c| (n + 1, w + c.weight))
+        };
+        votes.clear();
+        votes.extend(all.iter().map(|leader| count(all, leader).1));
+        for _ in 0..MAX_CLUSTERS {
+            // Votes only fall while pairs are used: the first whose count still holds leads.
+            let (leader, n, weight) = loop {
+                let mut best = (0, 0);
+                for (i, v) in votes.iter().enumerate() {
+                    if *v > best.0 && !all[i].used {
+                        best = (*v, i);
+                    }
+                }
+                if best.0 == 0 {
+                    return;
+                }
+                let (n, weight) = count(all, &all[best.1]);
+                if weight == best.0 {
+                    break (best.1, n, weight);
+                }
+                votes[best.1] = weight;
+            };
+            if n < self.params.min_votes {
+                votes[leader] = 0;
                 continue;
             }
-            let turn = self.turns[usize::from((k.angle + ANGLES - p.angle) % ANGLES)];
-            let scale = k.sigma / p.sigma;
-            let [c, s] = turn;
-            self.candidates.push(Candidate {
-                at: [k.x, k.y],
-                plane: [p.x, p.y],
-                scale,
-                turn,
-                middle: [
-                    k.x - scale * (c * p.x - s * p.y),
-                    k.y - scale * (s * p.x + c * p.y),
-                ],
-                distance: m.distance,
-                query: m.query,
-                used: false,
-            });
-        }
-        self.candidates
-            .sort_unstable_by_key(|c| (c.distance, c.query));
-        self.candidates.truncate(MAX_PAIRS);
-    }
-
-    /// Takes the largest cluster of pairs not used before; whether there is one of enough votes.
-    pub fn next_cluster(&mut self) -> bool {
-        let all = &mut self.candidates;
-        let mut best = (0, 0);
-        for (i, leader) in all.iter().enumerate().filter(|(_, c)| !c.used) {
-            let votes = all.iter().filter(|c| !c.used && leader.agrees(c)).count();
-            if votes > best.0 {
-                best = (votes, i);
-            }
-        }
-        if best.0 < self.params.min_votes {
-            return false;
-        }
-        let leader = all[best.1];
-        self.members.clear();
-        // The leader first: it is what the cluster's first guess is made of.
-        self.members.push(best.1);
-        for (i, c) in all.iter_mut().enumerate() {
-            if !c.used && (i == best.1 || leader.agrees(c)) {
-                c.used = true;
-                if i != best.1 {
-                    self.members.push(i);
+            let start = members.len();
+            let leader = all[leader];
+            for c in all.iter_mut() {
+                if !c.used && leader.agrees(c) {
+                    c.used = true;
+                    members.push(*c);
                 }
             }
+            clusters.push(Cluster {
+                template: index,
+                weight,
+                start,
+                end: members.len(),
+            });
         }
-        true
     }
 
-    /// The pose of the cluster taken last, if the pixels confirm it.
+    /// Sorts the clusters by their votes; how many there are.
+    pub fn rank(&mut self) -> usize {
+        self.clusters
+            .sort_unstable_by_key(|c| (std::cmp::Reverse(c.weight), c.template, c.start));
+        self.clusters.len()
+    }
+
+    /// The template of cluster number `rank`.
+    pub fn template_of(&self, rank: usize) -> u16 {
+        self.clusters[rank].template
+    }
+
+    /// The pose of cluster number `rank`, if the pixels confirm it.
     pub fn confirm(
         &mut self,
-        index: u16,
+        rank: usize,
         template: &Template,
         pyramid: &mut Pyramid,
     ) -> Option<Detection> {
-        let affine = self.affinity()?;
-        let projective = self.projective();
+        let cluster = self.clusters[rank];
+        let affine = self.affinity(&cluster)?;
+        let projective = self.projective(&cluster);
         let mut best: Option<Fit> = None;
         let steps = self.params.fit_steps;
         let [coarse, _] = template.faces();
@@ -207,7 +282,7 @@ impl Verifier {
             }
         }
         let best = best.filter(|b| b.ncc >= COARSE_SHARE * self.params.min_ncc)?;
-        self.finish(index, template, pyramid, &best.pose)
+        self.finish(cluster.template, template, pyramid, &best.pose)
     }
 
     /// Looks for a template where it is expected.
@@ -265,14 +340,13 @@ impl Verifier {
     }
 
     /// RANSAC over the cluster.
-    fn projective(&mut self) -> Option<Pose> {
-        if self.members.len() < self.params.min_inliers {
+    fn projective(&mut self, cluster: &Cluster) -> Option<Pose> {
+        let members = &self.members[cluster.start..cluster.end];
+        if members.len() < self.params.min_inliers {
             return None;
         }
-        self.members.sort_unstable();
         self.pairs.clear();
-        for &i in &self.members {
-            let c = &self.candidates[i];
+        for c in members {
             self.pairs.push(Pair {
                 from: c.plane.map(|v| v * PLANE_PX as f32),
                 to: c.at,
@@ -301,8 +375,10 @@ impl Verifier {
 
     /// Least squares over the cluster: a similarity, then an affinity that is held near it where
     /// the pairs say little. What lies far off weighs little.
-    fn affinity(&self) -> Option<Pose> {
-        let first = &self.candidates[*self.members.first()?];
+    fn affinity(&self, cluster: &Cluster) -> Option<Pose> {
+        let members = &self.members[cluster.start..cluster.end];
+        // The nearest descriptors make the first guess.
+        let first = members.first()?;
         let [c, s] = first.turn.map(|v| f64::from(v * first.scale));
         let [x, y] = first.middle.map(f64::from);
         let mut a = [c, -s, x, s, c, y];
@@ -320,8 +396,8 @@ impl Verifier {
                 (w * w, px, py, qx, qy)
             };
             let (mut n, mut mp, mut mq) = (0.0, [0.0; 2], [0.0; 2]);
-            for &i in &self.members {
-                let (w, px, py, qx, qy) = weighted(&self.candidates[i]);
+            for c in members {
+                let (w, px, py, qx, qy) = weighted(c);
                 n += w;
                 mp = [mp[0] + w * px, mp[1] + w * py];
                 mq = [mq[0] + w * qx, mq[1] + w * qy];
@@ -333,8 +409,8 @@ impl Verifier {
             // Second moments about the means.
             let (mut xx, mut xy, mut yy) = (0.0, 0.0, 0.0);
             let (mut xu, mut yu, mut xv, mut yv) = (0.0, 0.0, 0.0, 0.0);
-            for &i in &self.members {
-                let (w, px, py, qx, qy) = weighted(&self.candidates[i]);
+            for c in members {
+                let (w, px, py, qx, qy) = weighted(c);
                 let (px, py, qx, qy) = (px - mp[0], py - mp[1], qx - mq[0], qy - mq[1]);
                 xx += w * px * px;
                 xy += w * px * py;
