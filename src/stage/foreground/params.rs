@@ -47,6 +47,10 @@ pub struct Params {
     pub shadow: Option<bool>,
     /// The darkest that a shadow is, as a share of the background's brightness.
     pub shadow_ratio: f32,
+    /// The brightest that a shadow is, as a share of the background's brightness.
+    pub shadow_max_ratio: f32,
+    /// A shadow is nearer to the darkened background than this many (darkened) variances.
+    pub shadow_threshold: f32,
     /// Side of the median that cleans the mask up: 0 (none), 3 or 5.
     pub median_px: u32,
     /// Whether changes of the camera's gain are evened out.
@@ -63,14 +67,16 @@ impl Default for Params {
             learning_rate: None,
             warm_up_frames: 10,
             match_threshold: 9.0,
-            background_threshold: 36.0,
+            background_threshold: 16.0,
             background_ratio: 0.9,
             variance_init: 15.0,
             variance_min: 4.0,
             variance_max: 75.0,
             complexity_prior: 0.05,
             shadow: None,
-            shadow_ratio: 0.7,
+            shadow_ratio: 0.5,
+            shadow_max_ratio: 0.9,
+            shadow_threshold: 4.0,
             median_px: 5,
             gain_compensation: true,
         }
@@ -141,13 +147,10 @@ impl Params {
             0.5,
             "0 to 0.5",
         )?;
-        check(
-            "shadow_ratio",
-            self.shadow_ratio.into(),
-            0.1,
-            1.0,
-            "0.1 to 1",
-        )?;
+        let ratio = |key, v: f32| check(key, v.into(), 0.1, 1.0, "0.1 to 1");
+        ratio("shadow_ratio", self.shadow_ratio)?;
+        ratio("shadow_max_ratio", self.shadow_max_ratio)?;
+        threshold("shadow_threshold", self.shadow_threshold)?;
         if ![0, 3, 5].contains(&self.median_px) {
             return Err(ParamsError::Range {
                 key: "median_px",
