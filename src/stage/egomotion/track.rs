@@ -50,9 +50,8 @@ impl Template {
     fn new(level: &Level, x: i32, y: i32) -> Self {
         let (data, origin) = level.pixels();
         let stride = level.stride;
-        let corner = origin + y as usize * stride + x as usize
-            - (HEIGHT / 2 + 1) * stride
-            - (WIDTH / 2 + 1);
+        let corner =
+            origin + y as usize * stride + x as usize - (HEIGHT / 2 + 1) * stride - (WIDTH / 2 + 1);
         let mut t = Self {
             grey: [0; AREA],
             gx: [0; AREA],
@@ -69,7 +68,9 @@ impl Template {
         };
         for row in 0..HEIGHT {
             let line = |n: usize| -> &[u8; WIDTH + 2] {
-                data[corner + (row + n) * stride..].first_chunk().unwrap_or(&[0; WIDTH + 2])
+                data[corner + (row + n) * stride..]
+                    .first_chunk()
+                    .unwrap_or(&[0; WIDTH + 2])
             };
             let (above, here, below) = (line(0), line(1), line(2));
             for i in 0..WIDTH {
@@ -109,8 +110,9 @@ impl Template {
         let corner = origin + py * stride + px - HEIGHT / 2 * stride - WIDTH / 2;
         // Between two pixels of a row, in 1/16 grey values.
         let line = |row: usize| -> [i16; WIDTH] {
-            let line: &[u8; WIDTH + 1] =
-                data[corner + row * stride..].first_chunk().unwrap_or(&[0; WIDTH + 1]);
+            let line: &[u8; WIDTH + 1] = data[corner + row * stride..]
+                .first_chunk()
+                .unwrap_or(&[0; WIDTH + 1]);
             let mut out = [0; WIDTH];
             for i in 0..WIDTH {
                 let (l, r) = (i16::from(line[i]), i16::from(line[i + 1]));
@@ -246,7 +248,10 @@ pub(super) fn follow(
     let mut shift = [0, 0];
     for l in (1..from.len()).rev() {
         let (x, y) = (x >> l, y >> l);
-        let (x, y) = (x.min(from[l].size.width as i32 - 1), y.min(from[l].size.height as i32 - 1));
+        let (x, y) = (
+            x.min(from[l].size.width as i32 - 1),
+            y.min(from[l].size.height as i32 - 1),
+        );
         let template = Template::new(&from[l], x, y);
         shift = align(&template, &to[l], x, y, shift).unwrap_or(shift);
         shift = [2 * shift[0], 2 * shift[1]];
@@ -255,8 +260,8 @@ pub(super) fn follow(
     let shift = align(&template, &to[0], x, y, shift)?;
     let [px, py] = place(&to[0], x, y, shift)?;
     let s = template.compare(&to[0], px, py);
-    let covariance = (AREA as i64 * i64::from(s.grey)
-        - i64::from(template.sum) * i64::from(s.sum)) as f32;
+    let covariance =
+        (AREA as i64 * i64::from(s.grey) - i64::from(template.sum) * i64::from(s.sum)) as f32;
     let limit = (correlation * correlation) * (template.variance as f32 * s.variance() as f32);
     if covariance <= 0.0 || covariance * covariance < limit {
         return None;
