@@ -152,12 +152,6 @@ impl Stage for Plan {
         };
         let speed = input.speed_mps.filter(|speed| !speed.is_nan());
         let moved = self.memory.advance(&measured, speed, &self.rules);
-        if std::env::var_os("EGO_DEBUG").is_some() {
-            eprintln!(
-                "{measured:?} {:?} {:?} {:?}",
-                self.memory, moved, homography
-            );
-        }
         *output = Motion {
             state: self.memory.state,
             homography: homography.filter(|_| moved).unwrap_or(Motion::IDENTITY),

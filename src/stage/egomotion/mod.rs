@@ -1,4 +1,51 @@
-//! Whether the camera stands, shakes or drives, from its pictures.
+//! Whether the camera stands, shakes or drives, from its pictures; and, while it shakes, the
+//! homography that takes a pixel of this frame to the one before.
+//!
+//! # The numeric contract
+//! 1. **Pyramid.** 8-bit grey (colour by [`grey_of`](crate::source::picture::grey_of), 16 bits by
+//!    [`Params::grey16_shift`]), then up to five levels, each the rounded mean of 2x2 pixels of
+//!    the one before, while both sides have at least 16. Borders are repeated.
+//! 2. **Corners.** Of each cell of 32x24 px (a multiple of it where that makes more than 1,024
+//!    cells) the pixel at half size with the largest determinant over trace of the structure
+//!    tensor of 5x5 px (Noble's measure; sums are exact integers, the quotient is `f32`), at
+//!    least [`Params::min_texture`], then the upper, then the left one.
+//! 3. **Tracks.** Each corner is followed into the frame before by pyramidal Lucas-Kanade
+//!    (Bouguet) with windows of 8x8 px, whose template lies on whole pixels. Displacements are
+//!    whole 1/128 px, interpolated grey is in 1/16; sums are exact integers, a step of them is
+//!    `f32` in a fixed order. Each window has a gain and an offset of its own, so that exposure
+//!    may change. A point counts when the correlation of its windows is high enough and it is
+//!    found back from there.
+//! 4. **Homography.** [`maths::homography`](crate::maths::homography) over all points.
+//! 5. **State**, by whole numbers alone. A frame by itself says
+//!
+//!    | evidence | when, in this order |
+//!    |---|---|
+//!    | blind | fewer than [`Params::min_points`] corners |
+//!    | lost | fewer points than that, or than [`Params::lost_share`] of the corners, were found in the frame before |
+//!    | still | half of the points moved at most [`Params::still_px`] ([`Params::stay_px`] when it stood still before), and their mean does not add up to [`Params::creep_px`] |
+//!    | small | the homography explains [`Params::small_motion_share`] of the points |
+//!    | crowded | [`Params::standing_share`] of the points stand still: a standing camera and much traffic |
+//!    | shaky | the homography explains half of the points, and what it moves does not add up to [`Params::sway_ratio`]: a shaken camera and some traffic |
+//!    | driving | else |
+//!
+//!    and the states follow from it so:
+//!
+//!    | before | blind | lost | still | small | crowded | shaky | driving |
+//!    |---|---|---|---|---|---|---|---|
+//!    | unknown | unknown | unknown | still | small motion | still | driving | driving |
+//!    | still | held | unknown | still | small motion | still | small motion | the second in a row |
+//!    | small motion | held | unknown | after some | small motion | held | small motion | the second in a row |
+//!    | driving | held | driving | after some | after some | driving | after some | driving |
+//!
+//!    Held: for [`Params::hold_frames`], then unknown. After some: [`Params::still_frames`] in a
+//!    row. The first frame is unknown. Where the vehicle's speed is known, it decides whether it
+//!    drives, and the picture only between still and small motion (unknown when lost).
+//!
+//! The homography is given in small motion, when the frame's evidence is small or shaky, or
+//! still with a mean displacement above [`Params::drift_px`]; else it is the identity.
+//!
+//! What it cannot tell: a lorry that covers nearly all of the picture moves like the world does;
+//! a drive through a scene so far away that one homography explains it is a small motion.
 mod corner;
 pub mod cpu;
 mod pyramid;
@@ -32,6 +79,9 @@ pub struct Params {
     pub lost_share: f32,
     /// A point that moved at most so far stands still, px.
     pub still_px: f32,
+    /// A point that moved at most so far hardly moves, px: enough for a camera that stood still
+    /// in the frame before. At least [`Params::still_px`].
+    pub stay_px: f32,
     /// Mean displacement of the points that hardly move, px in x and in y, from which a camera
     /// that is moving already has moved in this frame.
     pub drift_px: f32,
@@ -66,6 +116,7 @@ impl Default for Params {
             min_points: 12,
             lost_share: 0.25,
             still_px: 0.3,
+            stay_px: 0.5,
             drift_px: 0.125,
             creep_px: 1.0,
             sway_ratio: 0.03125,
@@ -141,6 +192,13 @@ impl Params {
         )?;
         share("lost_share", self.lost_share)?;
         pixels("still_px", self.still_px)?;
+        check(
+            "stay_px",
+            self.stay_px.into(),
+            self.still_px.into(),
+            16.0,
+            "still_px to 16",
+        )?;
         pixels("drift_px", self.drift_px)?;
         pixels("creep_px", self.creep_px)?;
         share("sway_ratio", self.sway_ratio)?;

@@ -7,6 +7,8 @@ use crate::frame::{MotionState, Size};
 pub(super) struct Rules {
     /// Squared displacement, in units, up to which a point stands still.
     pub(super) still: u32,
+    /// Likewise, up to which it hardly moves.
+    pub(super) near: u32,
     /// The mean displacement of points that hardly move, in units; and added up over time.
     pub(super) drift: u32,
     pub(super) creep: u32,
@@ -24,15 +26,15 @@ pub(super) struct Rules {
 
 /// Frames in a row that must show the vehicle driving, unless nothing was known.
 const DRIVING_FRAMES: u32 = 2;
-/// Displacement up to which a point counts for the drift, in units.
-pub(super) const NEAR: u32 = (UNIT as u32 / 2) * (UNIT as u32 / 2);
 
 impl Rules {
     pub(super) fn new(params: &Params, size: Size) -> Self {
         let units = |px: f32| (px * UNIT as f32) as u32;
+        let squared = |px: f32| units(px) * units(px);
         let share = |v: f32| (v * 1024.0) as u32;
         Self {
-            still: units(params.still_px) * units(params.still_px),
+            still: squared(params.still_px),
+            near: squared(params.stay_px),
             drift: units(params.drift_px),
             creep: units(params.creep_px),
             sway: units(params.sway_ratio * size.width as f32),
@@ -107,7 +109,7 @@ impl Measured {
         }
         let squared = (x * x + y * y) as u32;
         self.still += u32::from(squared <= rules.still);
-        if squared <= NEAR {
+        if squared <= rules.near {
             self.near += 1;
             self.near_x += x;
             self.near_y += y;
@@ -207,20 +209,28 @@ impl Memory {
             }
         }
         let within = |v: &i32, limit: u32| v.unsigned_abs() <= limit;
+        // One alone may be a homography that stretches to reach some traffic.
+        let far = |p: &&[i32; 2]| !p.iter().all(|v| within(v, rules.sway));
+        let wandered = self.sway.as_chunks().0.iter().filter(far).count();
         let calm = mean.iter().all(|v| within(v, 16 * rules.drift));
-        let evidence = if half(m.still, m.tracked)
-            && self.creep.iter().all(|v| within(v, 16 * rules.creep))
-        {
-            Evidence::Still
-        } else if share(m.inliers, m.tracked, rules.small) {
-            Evidence::Small
-        } else if share(m.still, m.tracked, rules.standing) {
-            Evidence::Crowded
-        } else if half(m.inliers, m.tracked) && self.sway.iter().all(|v| within(v, rules.sway)) {
-            Evidence::Shaky
+        // A camera that stands takes more to count as moving.
+        let still = if self.state == MotionState::Still {
+            m.near
         } else {
-            Evidence::Driving
+            m.still
         };
+        let evidence =
+            if half(still, m.tracked) && self.creep.iter().all(|v| within(v, 16 * rules.creep)) {
+                Evidence::Still
+            } else if share(m.inliers, m.tracked, rules.small) {
+                Evidence::Small
+            } else if share(m.still, m.tracked, rules.standing) {
+                Evidence::Crowded
+            } else if half(m.inliers, m.tracked) && wandered < 2 {
+                Evidence::Shaky
+            } else {
+                Evidence::Driving
+            };
         (evidence, calm)
     }
 
