@@ -1,5 +1,5 @@
 //! roadloop: the perception loop of a vehicle. Stereo and mono images go in; a fixed time
-//! later come out stixels and, as later stages arrive, foreground, logos and labels.
+//! later come out stixels, foreground and logos and, as later stages arrive, labels.
 //!
 //! # Rooms
 //! Data goes one way: [`source`] → slot → [`stage`]s → result → [`sink`].

@@ -172,7 +172,7 @@ impl<'a> Replay<'a> {
 
     /// The same with backends for the street that `make` makes: one for each segment of the
     /// drive, with a slot of its shape; the one before is gone by then. Gives what was learnt of
-    /// the background, where foreground was computed ([`Replay::with_background`]).
+    /// the background, where `[foreground] snapshot` asks for it ([`Replay::with_background`]).
     ///
     /// # Errors
     /// When a stage can't be built for a segment, the sink or the backend fails. What the sink
@@ -237,7 +237,9 @@ impl<'a> Replay<'a> {
                 sink,
                 stop,
             )?;
-            background = backend.snapshot();
+            if config.foreground.snapshot.is_some() {
+                background = backend.snapshot();
+            }
         }
         Ok(background)
     }

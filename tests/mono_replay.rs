@@ -487,3 +487,72 @@ fn check_config_prints_every_section() {
     stated.foreground.history_frames = 7;
     assert_ne!(stated.hash(), default.hash());
 }
+
+#[test]
+fn the_background_outlives_the_replay() {
+    let tmp = tempfile::tempdir().unwrap();
+    // A dull wall that stands still, with noise.
+    let drive = tmp.path().join("drive");
+    fs::create_dir_all(drive.join("frames")).unwrap();
+    for n in 0..16usize {
+        let frame = Image::from_fn(96, 64, |x, y| {
+            let texture = if (x / 8 + y / 8) % 2 == 0 { 60 } else { 150 };
+            texture + ((x * 31 + y * 17 + n * 7) % 5) as u8
+        });
+        png::write_grey(&drive.join(format!("frames/{n:06}.png")), &frame).unwrap();
+    }
+    let config = tmp.path().join("roadloop.toml");
+    fs::write(&config, "[foreground]\nsnapshot = \"background.bin\"\n").unwrap();
+    let file = tmp.path().join("background.bin");
+    let run = |name: &str| {
+        let out = tmp.path().join(name);
+        let args = [
+            "replay",
+            text(&drive),
+            "--out",
+            text(&out),
+            "--config",
+            text(&config),
+        ];
+        let output = roadloop(&[&args[..], &["--save", "foreground"]].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{said}");
+        let summary = fs::read_to_string(out.join("summary.json")).unwrap();
+        (serde_json::from_str::<Value>(&summary).unwrap(), said)
+    };
+    let (first, said) = run("first");
+    assert!(!said.contains("WARN"), "{said}");
+    let learnt = fs::read(&file).unwrap();
+    assert!(!learnt.is_empty());
+    let (second, said) = run("second");
+    assert!(!said.contains("WARN"), "{said}");
+    let warming = |summary: &Value| summary["foreground"]["warming_up"].as_u64().unwrap();
+    assert!(
+        warming(&second) < warming(&first),
+        "it wakes with its background"
+    );
+    assert_ne!(
+        first["config_hash"], second["config_hash"],
+        "it decides of results"
+    );
+    let mut damaged = learnt.clone();
+    damaged[learnt.len() / 2] ^= 1;
+    fs::write(&file, &damaged).unwrap();
+    let (fresh, said) = run("damaged");
+    assert!(
+        said.contains("WARN ] foreground.snapshot: ")
+            && said.contains("the background is learnt afresh"),
+        "{said}"
+    );
+    assert_eq!(fresh["digests"], first["digests"], "as if there were none");
+    assert_ne!(
+        fs::read(&file).unwrap(),
+        damaged,
+        "and a whole one takes its place"
+    );
+    assert!(
+        names(tmp.path())
+            .iter()
+            .all(|name| !name.ends_with(".part"))
+    );
+}

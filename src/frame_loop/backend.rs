@@ -1,5 +1,8 @@
 //! What computes: the CPU, a GPU, in tests a pretence.
-use crate::frame::{Outcome, StageTiming, Timestamp, Timing};
+use crate::{
+    frame::{Outcome, StageTiming, Timestamp, Timing},
+    stage::foreground::SnapshotError,
+};
 
 use super::{Clock, Slot, StageId};
 
@@ -55,7 +58,7 @@ pub trait Backend {
     ///
     /// # Errors
     /// Why the snapshot is refused; the backend is as fresh as before then.
-    fn restore(&mut self, _snapshot: &[u8]) -> Result<(), String> {
+    fn restore(&mut self, _snapshot: &[u8]) -> Result<(), SnapshotError> {
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! The stereo chain and the mono chain as one backend.
 use super::{Backend, BackendError, Laps, Slot, Unit};
+use crate::stage::foreground::SnapshotError;
 
 /// Two backends one after the other on the same slot: what computes the street, then what
 /// computes from the mono image. A drive may lack either.
@@ -73,7 +74,7 @@ impl<S: Backend, M: Backend> Backend for Chain<S, M> {
         }
     }
 
-    fn restore(&mut self, snapshot: &[u8]) -> Result<(), String> {
+    fn restore(&mut self, snapshot: &[u8]) -> Result<(), SnapshotError> {
         self.street
             .as_mut()
             .map_or(Ok(()), |s| s.restore(snapshot))?;

@@ -7,7 +7,8 @@ use crate::{
         Foreground, FrameResult, Image, Logos, MonoImage, Motion, MotionState, PixelKind, Size,
     },
     stage::{
-        Stage as _, egomotion, foreground,
+        Stage as _, egomotion,
+        foreground::{self, SnapshotError},
         logo::{self, Templates},
         rectify::Rectified,
     },
@@ -171,9 +172,9 @@ impl Backend for CpuMono {
         }
     }
 
-    fn restore(&mut self, snapshot: &[u8]) -> Result<(), String> {
+    fn restore(&mut self, snapshot: &[u8]) -> Result<(), SnapshotError> {
         match &mut self.still {
-            Some((_, foreground)) => foreground.restore(snapshot).map_err(|e| e.to_string()),
+            Some((_, foreground)) => foreground.restore(snapshot),
             None => Ok(()),
         }
     }

@@ -145,12 +145,7 @@ pub fn band<const C: usize, P: Pixel<C>>(
 }
 
 #[inline(always)]
-fn step<const C: usize>(
-    frame: &Frame,
-    x: &[Lane; C],
-    block: &mut Block<C>,
-    out: &mut [u8; LANES],
-) {
+fn step<const C: usize>(frame: &Frame, x: &[Lane; C], block: &mut Block<C>, out: &mut [u8; LANES]) {
     let (mut least, mut most) = (u8::MAX, 0);
     for i in 0..LANES {
         least = least.min(block.count[i]);
