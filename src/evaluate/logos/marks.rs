@@ -263,8 +263,14 @@ impl Part {
                         })
                     })
                 };
-                let i = u.max(-1.0) as i64;
-                (hit(i) || hit(i - 1) || hit(i + 1)).then_some(grey)
+                // A letter reaches from -over to 0.72 + over of its place.
+                let over = half * height / advance;
+                let i = libm::floor(u) as i64;
+                let part = u - i as f64;
+                let ink = hit(i)
+                    || (part < over - 0.28 && hit(i - 1))
+                    || (part > 1.0 - over && hit(i + 1));
+                ink.then_some(grey)
             }
         }
     }

@@ -248,3 +248,103 @@ impl fmt::Display for Report {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "frame,id,name,state,x0,y0,x1,y1,x2,y2,x3,y3,confidence\n";
+
+    /// A row of a square of this side with its left upper corner there.
+    fn row(frame: u64, id: u64, name: &str, state: &str, (x, y, side): (f64, f64, f64)) -> String {
+        let (r, b) = (x + side, y + side);
+        format!("{frame},{id},{name},{state},{x},{y},{r},{y},{r},{b},{x},{b},0.900\n")
+    }
+
+    fn judge(results: &[String], truth: &[String]) -> Result<Report, EvaluateError> {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, rows: &[String]| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, format!("{HEAD}{}", rows.concat())).unwrap();
+            path
+        };
+        let (results, truth) = (write("logos.csv", results), write("truth.csv", truth));
+        evaluate(&results, &truth, &Options::default())
+    }
+
+    #[test]
+    fn by_hand() {
+        let truth = [
+            row(0, 7, "fox", "visible", (10.0, 10.0, 50.0)),
+            row(0, 8, "sun", "visible", (200.0, 10.0, 100.0)),
+            row(1, 7, "fox", "visible", (20.0, 10.0, 50.0)),
+            row(1, 9, "sun", "partial", (300.0, 10.0, 150.0)),
+            row(2, 7, "fox", "visible", (30.0, 10.0, 50.0)),
+        ];
+        let results = [
+            row(0, 1, "fox", "tentative", (13.0, 10.0, 50.0)),
+            // The right place, another name.
+            row(0, 2, "fox", "tracked", (200.0, 10.0, 100.0)),
+            row(1, 1, "fox", "tracked", (20.0, 11.0, 50.0)),
+            row(1, 3, "sun", "tracked", (300.0, 10.0, 150.0)),
+            // Too far off.
+            row(2, 1, "fox", "tracked", (34.0, 10.0, 50.0)),
+            // Not judged.
+            row(3, 3, "sun", "lost", (300.0, 10.0, 150.0)),
+        ];
+        let report = judge(&results, &truth).unwrap();
+        assert_eq!((report.frames, report.reported), (4, 5));
+        assert_eq!((report.right, report.wrong), (3, 2));
+        assert_eq!(report.precision, Some(0.6));
+        assert_eq!(report.recall, Some(0.5));
+        assert_eq!(report.mean_error_px, Some(4.0 / 3.0));
+        assert_eq!((report.visible.truth, report.visible.found), (4, 2));
+        assert_eq!((report.partial.truth, report.partial.found), (1, 1));
+        assert_eq!(report.by_size.below_80.recall, Some(2.0 / 3.0));
+        assert_eq!(report.by_size.from_80.recall, Some(0.0));
+        assert_eq!(report.by_size.from_130.recall, None);
+        assert_eq!(report.id_switches, 0);
+        let text = report.to_string();
+        assert!(text.contains("precision %        60.00"), "{text}");
+        assert!(
+            text.contains(" from 130 px       0      0        -"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn one_result_finds_one_logo_and_changes_of_it_are_counted() {
+        let truth = [
+            row(0, 7, "fox", "visible", (10.0, 10.0, 50.0)),
+            row(0, 8, "fox", "visible", (12.0, 10.0, 50.0)),
+            row(1, 8, "fox", "visible", (12.0, 10.0, 50.0)),
+        ];
+        let results = [
+            row(0, 1, "fox", "tracked", (10.0, 10.0, 50.0)),
+            row(1, 1, "fox", "tracked", (12.0, 10.0, 50.0)),
+        ];
+        let report = judge(&results, &truth).unwrap();
+        assert_eq!((report.right, report.visible.found), (2, 2));
+        assert_eq!((report.visible.truth, report.id_switches), (3, 1));
+    }
+
+    #[test]
+    fn nothing_found_and_nothing_to_find() {
+        let truth = [row(0, 7, "fox", "visible", (10.0, 10.0, 50.0))];
+        let none = judge(&[], &truth).unwrap();
+        assert_eq!(
+            (none.precision, none.recall, none.f),
+            (None, Some(0.0), None)
+        );
+        let results = [row(0, 7, "fox", "tracked", (10.0, 10.0, 50.0))];
+        let wrong = judge(&results, &[]).unwrap();
+        assert_eq!(
+            (wrong.precision, wrong.recall, wrong.wrong),
+            (Some(0.0), None, 1)
+        );
+        // Frames of different drives.
+        let far = [row(9, 7, "fox", "visible", (10.0, 10.0, 50.0))];
+        let error = judge(&results, &far).unwrap_err();
+        assert!(error.to_string().contains("has a partner"), "{error}");
+    }
+}

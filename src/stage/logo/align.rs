@@ -175,11 +175,6 @@ impl Face {
         level
     }
 
-    /// How well a pose fits as it is; `None` where too little of it lies in the frame.
-    pub fn fit(&self, pyramid: &mut Pyramid, scratch: &mut Scratch, pose: &Pose) -> Option<Fit> {
-        self.align(pyramid, scratch, pose, 0)
-    }
-
     /// Improves a pose in at most `steps` steps; the best pose seen. `None` where too little of
     /// it lies in the frame.
     pub fn align(
@@ -543,7 +538,7 @@ mod tests {
         let truth = Pose::of_quad(2.0, &quad).unwrap();
         let mut pyramid = frame(&truth, 1.0, 0.0);
         let mut scratch = Scratch::new(face.len());
-        let fit = face.fit(&mut pyramid, &mut scratch, &truth).unwrap();
+        let fit = face.align(&mut pyramid, &mut scratch, &truth, 0).unwrap();
         assert!(fit.ncc > 0.99, "{}", fit.ncc);
     }
 

@@ -8,16 +8,19 @@
 //! 2. **Known tracks first**, by id. A track's corners are predicted with constant velocity, and
 //!    the template's picture is laid over the frame there and fitted to the pixels (step 6). If
 //!    that passes step 7 the track is found without any keypoints.
-//! 3. **Pairs.** A keypoint and the template's nearest descriptor are a pair when their distance
-//!    is at most [`Params::max_distance`], and below [`Params::ratio`] times the second nearest.
-//!    Keypoints on logos found in step 2 are left out. Every [`Params::full_search_frames`]
+//! 3. **Pairs.** A keypoint and each of the template's two nearest descriptors are a pair when
+//!    their distance is at most [`Params::max_distance`] and both are dark or both bright. The
+//!    nearest passes the ratio test when it is below [`Params::ratio`] times the second: its vote
+//!    then weighs 3, else 1. (Marks repeat themselves, letters and rings above all; dropping
+//!    what the test does not pass loses these.) Keypoints on logos found in step 2 are left out. Every [`Params::full_search_frames`]
 //!    frames, and while there is no track, all others are looked at; else only those within the
 //!    predicted quads of tracks not found, and a margin.
 //! 4. **Vote.** Each pair alone says where the logo's middle lies, its size and its turn. Pairs
 //!    that agree (sizes within a factor of 1.6, turns within 30 degrees, the middles within 0.3
-//!    heights plus an eighth of the distance to the keypoint) vote for each other; the one with
+//!    heights plus an eighth of the distance to the other's keypoint) vote for each other; the one with
 //!    the most votes, then the smallest distance, then the first, leads a cluster. What one
-//!    cluster used is not used again, so that there may be several of one template.
+//!    cluster used is not used again, so that there may be several of one template. The clusters
+//!    of all templates are looked at by their votes, then the template's number.
 //! 5. **Pose.** RANSAC for a homography with counter-based random numbers over the cluster
 //!    ([`crate::maths::homography`]), pairs sorted by distance; with fewer than
 //!    [`Params::min_inliers`] inliers a least-squares affinity of the cluster stands in.
@@ -75,9 +78,8 @@ pub struct Params {
     /// The file of templates (`roadloop logos build`). Without one the stage does not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub templates: Option<PathBuf>,
-    /// Keypoints and descriptors.
-    pub features: FeatureParams,
-    /// A pair's distance must be below this share of that to the second nearest; 1 asks nothing.
+    /// A pair whose distance is below this share of that to the second nearest is unambiguous: its
+    /// vote weighs three times that of others.
     pub ratio: f64,
     /// Most bits in which the descriptors of a pair differ.
     pub max_distance: u32,
@@ -109,13 +111,14 @@ pub struct Params {
     pub lost_misses: u32,
     /// Frames in a row without a tentative one until it is forgotten.
     pub tentative_misses: u32,
+    /// Keypoints and descriptors.
+    pub features: FeatureParams,
 }
 
 impl Default for Params {
     fn default() -> Self {
         Self {
             templates: None,
-            features: FeatureParams::default(),
             ratio: 0.85,
             max_distance: 72,
             min_votes: 3,
@@ -125,13 +128,14 @@ impl Default for Params {
             fit_steps: 8,
             max_side_ratio: 4.0,
             min_side_px: 24.0,
-            min_ncc: 0.6,
+            min_ncc: 0.7,
             max_candidates: 16,
             full_search_frames: 4,
             search_margin_ratio: 0.3,
             confirm_hits: 2,
             lost_misses: 10,
             tentative_misses: 3,
+            features: FeatureParams::default(),
         }
     }
 }

@@ -111,6 +111,7 @@ impl Pose {
     }
 
     /// The way back, from the image to the plane.
+    #[cfg(test)]
     pub fn inverse(&self) -> Option<[f64; 9]> {
         inverse(&self.0)
     }
