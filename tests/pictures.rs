@@ -293,10 +293,8 @@ fn bmp(width: usize, height: i32, bits: u16, palette: &[[u8; 4]], rows: &[&[u8]]
     bytes.extend(palette.iter().flatten());
     for row in rows {
         bytes.extend(*row);
-        bytes.resize(bytes.len().next_multiple_of(2), 0);
-        while (bytes.len() - start as usize) % 4 != 0 {
-            bytes.push(0);
-        }
+        let written = bytes.len() - start as usize;
+        bytes.resize(start as usize + written.next_multiple_of(4), 0);
     }
     bytes
 }

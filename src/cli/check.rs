@@ -39,7 +39,7 @@ enum What {
         /// Folder of the drive
         #[arg(value_name = "DIR")]
         dir: PathBuf,
-        /// Configuration with [input], [source] and [camera]
+        /// Configuration with [input], [source], [mono] and [camera]
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
         /// Calibration; goes before the drive's own

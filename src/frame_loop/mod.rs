@@ -7,6 +7,10 @@
 //! to a [`Sink`](crate::sink::Sink), the buffers go back, and the next frame begins: one frame is
 //! in flight, so that lateness never piles up.
 //!
+//! What computes is a [`Chain`]: the stereo chain's backend, then the mono chain's ([`CpuMono`]).
+//! Egomotion and foreground are one unit, so that there is never the one without the other. A
+//! frame without a usable mono picture passes that unit by, under the gap that its set names.
+//!
 //! # Pace
 //! [`Pace::Max`] runs every stage of every frame, however long it takes. [`Pace::Realtime`]
 //! lets each frame arrive at its timestamp, as a camera would, and then:

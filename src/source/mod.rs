@@ -13,6 +13,12 @@
 //! A drive begins with a whole frame, or it is refused (EuRoC, whose cameras do not start at
 //! once: at the first pair). After that a frame of which a file is missing, damaged or of another size than the first of its segment
 //! is a [`Gap`], in its place.
+//!
+//! # The mono camera
+//! Beside a stereo camera each frame has the mono picture nearest in time, within
+//! [`MonoConfig::tolerance_us`]. Where there is none, or it can't be read, the frame says so
+//! ([`crate::frame::MonoFrame::gap`]) and is a frame all the same. A drive of mono pictures alone
+//! has the frames and gaps of any other; `in000001.jpg` counts frames, too.
 mod decode;
 mod describe;
 mod drive;
