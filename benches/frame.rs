@@ -10,7 +10,7 @@ use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use roadloop::{
     calib::{self, Pair, Rig},
     config::Config,
-    frame::{FrameId, FrameResult, FrameSet, Gap, Image, Rgb, Size},
+    frame::{FrameId, FrameResult, FrameSet, Gap, Image, Rgb, Size, StereoFrame},
     frame_loop::{CpuBackend, FrameLoop, MonotonicClock, Pace, Shape},
     sink::{Sink, SinkError, View},
     source::{
@@ -72,7 +72,7 @@ impl Sink for Nowhere {
 
 /// Frames through the loop, timed from the first to the last.
 fn run(frames: u64, config: &Config, rig: &Rig, set: &FrameSet) -> Duration {
-    let size = set.left.size();
+    let size = set.stereo.as_ref().expect("a pair").left.size();
     let shape = Shape {
         size,
         colour: false,
@@ -110,7 +110,7 @@ fn whole_frame(c: &mut Criterion) {
         };
         let street = Street::new(&options).expect("a size that is drawn");
         let rendered = street.render(20);
-        let mut set = FrameSet::stereo(size);
+        let mut set = StereoFrame::new(size);
         set.left = grey(&rendered.left_rgb);
         set.right = Some(grey(&rendered.right_rgb));
         let rig = Rig::rectified(street.camera());
@@ -121,7 +121,9 @@ fn whole_frame(c: &mut Criterion) {
                 .expect("threads");
             let id = BenchmarkId::new(format!("{threads} threads"), size);
             group.bench_function(id, |b| {
-                b.iter_custom(|n| pool.install(|| run(n, &Config::default(), &rig, &set)));
+                b.iter_custom(|n| {
+                    pool.install(|| run(n, &Config::default(), &rig, &set.clone().into()))
+                });
             });
         }
     }

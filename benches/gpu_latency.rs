@@ -20,7 +20,7 @@ use roadloop::{
     calib::{Distortion, Lens, Pinhole, RawPair, Rectification, Rig},
     config::Config,
     cuda::{Arena, ArenaLayout, Context, ContextOptions, GpuError, Module, Priority, Stream},
-    frame::{Camera, Disparity, FrameSet, Image, Rgb, Size},
+    frame::{Camera, Disparity, Image, Rgb, Size, StereoFrame},
     frame_loop::{CudaBackend, Shape, Wanted},
     source::{
         picture::grey_of,
@@ -132,7 +132,7 @@ impl Report {
 }
 
 struct Scene {
-    set: FrameSet,
+    set: StereoFrame,
     disparity: Disparity,
     camera: Camera,
 }
@@ -146,7 +146,7 @@ fn scene(size: Size) -> Scene {
     let rendered = street.render(20);
     let grey =
         |image: &Rgb| Image::from_fn(size.width, size.height, |x, y| grey_of(image.get(x, y)));
-    let mut set = FrameSet::stereo(size);
+    let mut set = StereoFrame::new(size);
     set.left = grey(&rendered.left_rgb);
     set.right = Some(grey(&rendered.right_rgb));
     Scene {
@@ -247,10 +247,10 @@ fn chain(
         );
         report.0.push(json!({"width": size.width, "height": size.height, "case": case, "what": "memory", "device_bytes": device, "pinned_bytes": pinned}));
         let mut slot = backend.slot();
-        *slot.set = set.clone();
+        *slot.set = set.clone().into();
         let whole = micros(
             || {
-                backend.stage(&slot.set)?;
+                backend.stage(slot.set.stereo.as_ref().expect("a pair"))?;
                 backend.launch_and_wait()?;
                 backend.take(&mut slot)
             },

@@ -2,7 +2,10 @@
 //!
 //! Every section has defaults, so that a file states only what differs; an unknown key is an
 //! error. The preset gives the values that the file does not state. Units stand in key names.
-use std::{io, path::Path};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
@@ -11,8 +14,8 @@ use crate::{
     files,
     frame::{Camera, Size},
     frame_loop::LoopConfig,
-    source::{InputConfig, MaskSource, SourceConfig},
-    stage::{road, stereo, stixel},
+    source::{InputConfig, MaskSource, MonoConfig, SourceConfig},
+    stage::{egomotion, foreground, logo, road, stereo, stixel},
 };
 
 /// The most stixels that a frame may have room for. Some ten such lists are kept.
@@ -62,6 +65,18 @@ pub struct Config {
     pub frame_loop: LoopConfig,
     /// The GPU. Read and checked by every build, used by one with the feature `cuda`.
     pub cuda: CudaConfig,
+    /// The mono camera.
+    #[serde(skip_serializing_if = "is_default")]
+    pub mono: MonoConfig,
+    /// The egomotion stage.
+    #[serde(skip_serializing_if = "is_default")]
+    pub egomotion: egomotion::Params,
+    /// The foreground stage.
+    #[serde(skip_serializing_if = "is_default")]
+    pub foreground: foreground::Params,
+    /// The logo stage.
+    #[serde(skip_serializing_if = "is_default")]
+    pub logo: logo::Params,
 }
 
 /// How a thread waits for the GPU.
@@ -198,11 +213,28 @@ impl Config {
 
     /// Paths in the file are relative to it.
     fn resolve(&mut self, folder: &Path) {
-        if let Some(MaskSource::Picture(mask)) = &mut self.input.mask
-            && mask.is_relative()
-        {
-            *mask = folder.join(&*mask);
+        for path in self.paths() {
+            if path.is_relative() {
+                *path = folder.join(&*path);
+            }
         }
+    }
+
+    /// Every path in it.
+    fn paths(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let mask = match &mut self.input.mask {
+            Some(MaskSource::Picture(mask)) => Some(mask),
+            _ => None,
+        };
+        mask.into_iter()
+            .chain(&mut self.foreground.snapshot)
+            .chain(&mut self.logo.templates)
+    }
+
+    /// Whether the foreground is computed: where the configuration says so, else on drives that
+    /// have nothing else.
+    pub fn wants_foreground(&self, mono_drive: bool) -> bool {
+        self.foreground.enabled.unwrap_or(mono_drive)
     }
 
     /// Refuses values that can't be used; `name` stands for the file in the message.
@@ -230,9 +262,13 @@ impl Config {
         }
         self.input.validate().map_err(|e| wrong(&e))?;
         self.source.validate().map_err(|e| wrong(&e))?;
+        self.mono.validate().map_err(|e| wrong(&e))?;
         self.stereo.validate().map_err(|e| wrong(&e))?;
         self.road.validate().map_err(|e| wrong(&e))?;
         self.stixel.validate().map_err(|e| wrong(&e))?;
+        self.egomotion.validate().map_err(|e| wrong(&e))?;
+        self.foreground.validate().map_err(|e| wrong(&e))?;
+        self.logo.validate().map_err(|e| wrong(&e))?;
         for (key, value) in [
             ("device_memory_mib", self.cuda.device_memory_mib),
             ("pinned_memory_mib", self.cuda.pinned_memory_mib),
@@ -267,22 +303,49 @@ impl Config {
 
     /// The effective configuration as a file that would give it.
     pub fn to_toml(&self) -> String {
+        let mut text = self.stated();
+        // What is left out of it there stands at the end, in the same order.
+        let mut all = |name: &str, section: &dyn Fn() -> Result<String, toml::ser::Error>| {
+            if !text.contains(&format!("\n[{name}]\n")) {
+                let section = section().expect("a section is a table of plain values");
+                text += &format!("\n{section}");
+            }
+        };
+        all("mono", &|| section("mono", &self.mono));
+        all("egomotion", &|| section("egomotion", &self.egomotion));
+        all("foreground", &|| section("foreground", &self.foreground));
+        all("logo", &|| section("logo", &self.logo));
+        text
+    }
+
+    /// The same without the sections of later stages that say nothing.
+    fn stated(&self) -> String {
         toml::to_string(self).expect("a configuration is a table of plain values")
     }
 
     /// A hash of what in the effective configuration can change results: not deadlines,
-    /// budgets and the GPU, and not where the picture of a mask lies (its pixels count with the drive).
+    /// budgets and the GPU, and not where files lie (what is in them counts with what reads
+    /// them). Sections of later stages count where they say something.
     pub fn hash(&self) -> u64 {
         let mut config = Self {
             frame_loop: LoopConfig::default(),
             cuda: CudaConfig::default(),
             ..self.clone()
         };
-        if let Some(MaskSource::Picture(path)) = &mut config.input.mask {
-            path.clear();
-        }
-        xxh3_64(config.to_toml().as_bytes())
+        config.paths().for_each(PathBuf::clear);
+        xxh3_64(config.stated().as_bytes())
     }
+}
+
+/// A section as a file has it.
+fn section<T: Serialize>(name: &str, section: &T) -> Result<String, toml::ser::Error> {
+    toml::to_string(&std::collections::BTreeMap::from([(name, section)]))
+}
+
+/// Sections that came with later stages are left out of a file as long as they say nothing:
+/// so the hash of a configuration without them stays.
+fn is_default<T: Default + PartialEq>(section: &T) -> bool {
+    *section == T::default()
 }
 
 /// Puts the values of `over` in place of those of `table`, section by section.

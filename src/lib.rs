@@ -1,5 +1,5 @@
 //! roadloop: the perception loop of a vehicle. Stereo and mono images go in; a fixed time
-//! later come out stixels and, as later stages arrive, foreground, logos and labels.
+//! later come out stixels, foreground and logos and, as later stages arrive, labels.
 //!
 //! # Rooms
 //! Data goes one way: [`source`] → slot → [`stage`]s → result → [`sink`].
@@ -11,6 +11,7 @@
 //! | [`source`] | where frames come from: folders of recorded drives, the synthetic street |
 //! | [`stage`] | what is computed, one folder a stage; a stage knows no source, sink, clock or other stage |
 //! | [`frame_loop`] | clock, slots, budgets, admission, deadlines; the one place that knows the order of the stages |
+//! | [`maths`] | numerics that several stages share, the same bits on host and device |
 //! | `cuda` | the GPU (feature `cuda`): context, streams, graphs, memory, kernels |
 //! | [`replay`] | a recorded drive through all of these |
 //! | [`sink`] | where results go: tables, pictures, summary, digest, report |
@@ -38,6 +39,7 @@ pub mod evaluate;
 mod files;
 pub mod frame;
 pub mod frame_loop;
+pub mod maths;
 pub mod replay;
 pub mod sink;
 pub mod source;

@@ -1,19 +1,23 @@
 //! A recorded drive through the loop: source → slot → stages → result → sink, segment by
 //! segment.
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
     calib::{CalibError, Rectification, Rig},
     config::Config,
-    frame::Image,
+    frame::{Image, PixelKind},
     frame_loop::{
-        Backend, BackendError, ChainError, Clock, CpuBackend, FrameLoop, LoopError, Pace, Shape,
-        Slot,
+        Backend, BackendError, Chain, ChainError, Clock, CpuBackend, CpuMono, FrameLoop, LoopError,
+        MonoShape, Pace, Shape, Slot,
     },
-    sink::{Sink, SinkError},
+    sink::{Announced, Sink, SinkError},
     source::{Drive, Prefetch, Segment},
+    stage::logo::Templates,
 };
 
 /// Frame sets that go round between the decoding thread and the loop.
@@ -51,7 +55,10 @@ impl From<LoopError> for ReplayError {
 /// A drive with the rectification of each of its segments.
 pub struct Replay<'a> {
     drive: &'a Drive,
-    rectifications: Vec<Rectification>,
+    /// `None` where there is no stereo camera.
+    rectifications: Vec<Option<Rectification>>,
+    logos: Option<Arc<Templates>>,
+    background: Option<Vec<u8>>,
 }
 
 impl<'a> Replay<'a> {
@@ -62,14 +69,17 @@ impl<'a> Replay<'a> {
     pub fn new(drive: &'a Drive) -> Result<Self, CalibError> {
         let mut told: Option<&Rig> = None;
         let rectify = |segment: &'a Segment| {
+            let Some(stereo) = &segment.stereo else {
+                return Ok(None);
+            };
             // A rig that many segments share has its say once.
-            if told.is_none_or(|rig| rig.warnings() != segment.rig.warnings()) {
-                told = Some(&segment.rig);
-                for warning in segment.rig.warnings() {
+            if told.is_none_or(|rig| rig.warnings() != stereo.rig.warnings()) {
+                told = Some(&stereo.rig);
+                for warning in stereo.rig.warnings() {
                     log::warn!("{}: {warning}", drive.calibration());
                 }
             }
-            segment.rig.rectification(segment.size)
+            stereo.rig.rectification(stereo.size).map(Some)
         };
         Ok(Self {
             drive,
@@ -78,7 +88,41 @@ impl<'a> Replay<'a> {
                 .iter()
                 .map(rectify)
                 .collect::<Result<_, _>>()?,
+            logos: None,
+            background: None,
         })
+    }
+
+    /// Looks for these logos.
+    #[must_use]
+    pub fn with_logos(mut self, logos: Arc<Templates>) -> Self {
+        self.logos = Some(logos);
+        self
+    }
+
+    /// Begins with the background that an earlier run has learnt ([`Replay::run_on`] gives it).
+    #[must_use]
+    pub fn with_background(mut self, snapshot: Vec<u8>) -> Self {
+        self.background = Some(snapshot);
+        self
+    }
+
+    /// What is computed from the mono images of a segment, or from the left ones in their place;
+    /// `None` where nothing is.
+    fn mono_shape(&self, config: &Config, segment: &Segment) -> Option<MonoShape> {
+        let (kind, size) = match (&segment.mono, &segment.stereo) {
+            (Some(mono), _) => (mono.kind, mono.size),
+            (None, Some(stereo)) if stereo.colour => (PixelKind::Rgb8, stereo.size),
+            (None, Some(stereo)) => (PixelKind::Grey8, stereo.size),
+            (None, None) => return None,
+        };
+        let shape = MonoShape {
+            kind,
+            size,
+            foreground: config.wants_foreground(self.drive.is_mono()),
+            logos: self.logos.clone(),
+        };
+        (!shape.is_idle()).then_some(shape)
     }
 
     /// A hash of what calibration and mask make of pixels: the rectified cameras, the maps and
@@ -86,7 +130,10 @@ impl<'a> Replay<'a> {
     pub fn calib_hash(&self) -> u64 {
         let mut hash = Xxh3::new();
         for (segment, r) in self.drive.segments().iter().zip(&self.rectifications) {
-            for usable in segment.mask.iter().flat_map(Image::pixels) {
+            let (Some(stereo), Some(r)) = (&segment.stereo, r) else {
+                continue;
+            };
+            for usable in stereo.mask.iter().flat_map(Image::pixels) {
                 hash.update(&[*usable]);
             }
             let c = &r.camera;
@@ -115,7 +162,7 @@ impl<'a> Replay<'a> {
         clock: &impl Clock,
         sink: &mut impl Sink,
         stop: &AtomicBool,
-    ) -> Result<(), ReplayError> {
+    ) -> Result<Option<Vec<u8>>, ReplayError> {
         self.run_on(config, pace, clock, sink, stop, |rectification, shape| {
             let backend = CpuBackend::new(config, rectification, shape)?;
             let slot = backend.slot();
@@ -123,8 +170,9 @@ impl<'a> Replay<'a> {
         })
     }
 
-    /// The same with backends that `make` makes: one for each segment of the drive, with a slot
-    /// of its shape; the one before is gone by then.
+    /// The same with backends for the street that `make` makes: one for each segment of the
+    /// drive, with a slot of its shape; the one before is gone by then. Gives what was learnt of
+    /// the background, where `[foreground] snapshot` asks for it ([`Replay::with_background`]).
     ///
     /// # Errors
     /// When a stage can't be built for a segment, the sink or the backend fails. What the sink
@@ -137,7 +185,12 @@ impl<'a> Replay<'a> {
         sink: &mut impl Sink,
         stop: &AtomicBool,
         mut make: impl FnMut(&Rectification, &Shape) -> Result<(B, Slot), ChainError>,
-    ) -> Result<(), ReplayError> {
+    ) -> Result<Option<Vec<u8>>, ReplayError> {
+        let names: Vec<String> = match &self.logos {
+            Some(logos) => logos.names().map(str::to_owned).collect(),
+            None => Vec::new(),
+        };
+        let mut background = None;
         let segments = self.drive.segments();
         for (number, (segment, rectification)) in
             segments.iter().zip(&self.rectifications).enumerate()
@@ -145,23 +198,49 @@ impl<'a> Replay<'a> {
             if stop.load(Ordering::Relaxed) {
                 break;
             }
-            let shape = Shape {
-                size: segment.size,
-                colour: segment.colour,
-                stored_disparity: segment.stored_disparity,
-                mask: segment.mask.clone(),
-            };
-            let (mut backend, slot) = make(rectification, &shape)?;
+            let mut street = None;
+            let mut slot = Slot::empty();
+            if let (Some(stereo), Some(rectification)) = (&segment.stereo, rectification) {
+                let shape = Shape {
+                    size: stereo.size,
+                    colour: stereo.colour,
+                    stored_disparity: stereo.stored_disparity,
+                    mask: stereo.mask.clone(),
+                };
+                let (backend, its) = make(rectification, &shape)?;
+                street = Some(backend);
+                slot = its;
+            }
+            let mut mono = None;
+            if let Some(shape) = self.mono_shape(config, segment) {
+                shape.furnish(&mut slot);
+                mono = Some(CpuMono::new(config, &shape)?);
+            }
+            let mut backend = Chain::new(street, mono);
+            if let (0, Some(snapshot)) = (number, &self.background)
+                && let Err(reason) = backend.restore(snapshot)
+            {
+                log::warn!("foreground.snapshot: {reason}; the background is learnt afresh");
+            }
             let mut source =
                 Prefetch::start(self.drive, number, FRAME_SETS).map_err(ReplayError::Threads)?;
             // Last: earlier results go only where nothing can be refused any more.
-            sink.begin(&rectification.camera, &slot.result, segment.colour)?;
+            sink.begin(&Announced {
+                camera: rectification.as_ref().map(|r| r.camera),
+                shape: &slot.result,
+                colour: segment.stereo.as_ref().is_some_and(|s| s.colour),
+                mono: segment.mono.as_ref().map(|m| (m.kind, m.size)),
+                logo_names: &names,
+            })?;
             FrameLoop::new(&mut backend, clock, slot, &config.frame_loop, pace).run(
                 &mut source,
                 sink,
                 stop,
             )?;
+            if config.foreground.snapshot.is_some() {
+                background = backend.snapshot();
+            }
         }
-        Ok(())
+        Ok(background)
     }
 }

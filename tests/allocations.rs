@@ -3,16 +3,27 @@
 #[path = "common/heap.rs"]
 mod heap;
 
-use std::sync::atomic::AtomicBool;
+use std::{
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use heap::allocations;
 use roadloop::{
     calib::{Distortion, Lens, Pinhole, RawPair, Rig},
     config::Config,
-    frame::{Camera, FrameId, FrameResult, FrameSet, Gap, Image, Size, Timestamp},
-    frame_loop::{CpuBackend, FrameLoop, MonotonicClock, Pace, Shape},
-    sink::{FolderOptions, Full, ReplayFolder, Sink, SinkError, View, summary::Provenance},
+    frame::{
+        Camera, FrameId, FrameResult, FrameSet, Gap, Image, MonoFrame, MonoImage, PixelKind, Size,
+        StereoFrame, Timestamp, png,
+    },
+    frame_loop::{
+        Chain, CpuBackend, CpuMono, FrameLoop, MonoShape, MonotonicClock, Pace, Shape, Slot,
+    },
+    sink::{
+        Announced, FolderOptions, Full, ReplayFolder, Sink, SinkError, View, summary::Provenance,
+    },
     source::{Next, Source},
+    stage::logo::{BuildOptions, Templates, features::FeatureParams},
 };
 
 const SIZE: Size = Size::new(320, 120);
@@ -48,6 +59,20 @@ impl Source for Moving {
             // A microsecond apart: whatever the pace, no time is spent waiting.
             timestamp: Timestamp(index as u64 * 1000),
         };
+        if let Some(mono) = &mut set.mono {
+            // Now and then there is no picture that belongs here.
+            mono.gap = index.is_multiple_of(5).then_some(Gap::Unsynchronised);
+            if let MonoImage::Rgb8(image) = &mut mono.image {
+                for (y, row) in image.rows_mut().enumerate() {
+                    for (x, pixel) in row.iter_mut().enumerate() {
+                        *pixel = [noise(x + index % 3, y), noise(x, y + 9), 99];
+                    }
+                }
+            }
+        }
+        let Some(stereo) = &mut set.stereo else {
+            return Next::Frame(set);
+        };
         let fill = |image: &mut Image<u8>, shift: usize| {
             for (y, row) in image.rows_mut().enumerate() {
                 for (x, pixel) in row.iter_mut().enumerate() {
@@ -55,8 +80,8 @@ impl Source for Moving {
                 }
             }
         };
-        fill(&mut set.left, 0);
-        if let Some(right) = &mut set.right {
+        fill(&mut stereo.left, 0);
+        if let Some(right) = &mut stereo.right {
             fill(right, 12);
         }
         Next::Frame(set)
@@ -71,8 +96,8 @@ impl Source for Moving {
 struct Counts<S>(Vec<u64>, S);
 
 impl<S: Sink> Sink for Counts<S> {
-    fn begin(&mut self, c: &Camera, r: &FrameResult, colour: bool) -> Result<(), SinkError> {
-        self.1.begin(c, r, colour)
+    fn begin(&mut self, announced: &Announced<'_>) -> Result<(), SinkError> {
+        self.1.begin(announced)
     }
 
     fn frame(&mut self, view: View<'_>, result: &FrameResult) -> Result<(), SinkError> {
@@ -107,6 +132,30 @@ struct Case {
     /// Rectification, colour and a mask.
     raw: bool,
     stored: bool,
+    /// The mono chain too, on the left image.
+    mono: bool,
+}
+
+/// A template, of noise.
+fn logos() -> Arc<Templates> {
+    let dir = tempfile::tempdir().unwrap();
+    let picture = Image::from_fn(96, 64, |x, y| noise(x / 6, y / 6));
+    png::write_grey(&dir.path().join("sign.png"), &picture).unwrap();
+    let built = Templates::build(
+        dir.path(),
+        &FeatureParams::default(),
+        &BuildOptions::default(),
+    );
+    Arc::new(built.unwrap())
+}
+
+fn mono_shape(kind: PixelKind) -> MonoShape {
+    MonoShape {
+        kind,
+        size: SIZE,
+        foreground: true,
+        logos: Some(logos()),
+    }
 }
 
 /// A rig whose right camera is turned a little: its images must be remapped.
@@ -163,9 +212,20 @@ fn per_frame(case: Case, sink: impl Sink + Send) -> Vec<u64> {
         let mut config = Config::default();
         // Both numbers of paths get their turn.
         config.stereo.paths = if case.raw { 8 } else { 4 };
-        let mut backend = CpuBackend::new(&config, &rectification, &shape).unwrap();
-        let slot = backend.slot();
-        let mut set = FrameSet::stereo(SIZE);
+        let street = CpuBackend::new(&config, &rectification, &shape).unwrap();
+        let mut slot = street.slot();
+        let mono = case.mono.then(|| {
+            let kind = if case.raw {
+                PixelKind::Rgb8
+            } else {
+                PixelKind::Grey8
+            };
+            let shape = mono_shape(kind);
+            shape.furnish(&mut slot);
+            CpuMono::new(&config, &shape).unwrap()
+        });
+        let mut backend = Chain::new(Some(street), mono);
+        let mut set = StereoFrame::new(SIZE);
         set.left_rgb = case
             .raw
             .then(|| Image::filled(SIZE.width, SIZE.height, [9, 99, 199]));
@@ -176,11 +236,13 @@ fn per_frame(case: Case, sink: impl Sink + Send) -> Vec<u64> {
             }));
         }
         let mut source = Moving {
-            sets: vec![Box::new(set); 3],
+            sets: vec![Box::new(set.into()); 3],
             next: 0,
         };
         let mut counts = Counts(Vec::with_capacity(FRAMES), sink);
-        counts.begin(&camera, &slot.result, case.raw).unwrap();
+        counts
+            .begin(&Announced::street(camera, &slot.result, case.raw))
+            .unwrap();
         FrameLoop::new(
             &mut backend,
             &MonotonicClock,
@@ -211,6 +273,7 @@ fn the_loop_thread_allocates_nothing_once_warm() {
                     pace,
                     raw,
                     stored,
+                    mono: false,
                 };
                 let counts = per_frame(case, Nowhere);
                 assert_eq!(counts.len(), FRAMES - 1, "{case:?}");
@@ -235,7 +298,88 @@ fn nor_does_it_where_results_are_written() {
         pace: Pace::Max,
         raw: true,
         stored: false,
+        mono: false,
     };
     let counts = per_frame(case, folder);
     assert_eq!(counts[WARM_UP..], [0; FRAMES - 1 - WARM_UP]);
+}
+
+fn written(folder: &Path, save: &str) -> ReplayFolder {
+    let options = FolderOptions {
+        save: save.parse().unwrap(),
+        force: false,
+        full: Full::Wait,
+        provenance: Provenance::default(),
+    };
+    ReplayFolder::create(folder, options).unwrap()
+}
+
+#[test]
+fn nor_with_the_mono_chain_on_the_left_image() {
+    for (threads, raw) in [(1, true), (2, true), (2, false)] {
+        let tmp = tempfile::tempdir().unwrap();
+        let case = Case {
+            threads,
+            pace: Pace::Max,
+            raw,
+            stored: true,
+            mono: true,
+        };
+        let counts = per_frame(case, written(tmp.path(), "overlay,foreground"));
+        assert_eq!(counts[WARM_UP..], [0; FRAMES - 1 - WARM_UP], "{case:?}");
+    }
+}
+
+#[test]
+fn nor_on_a_mono_drive() {
+    for threads in [1, 2] {
+        let tmp = tempfile::tempdir().unwrap();
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap();
+        let config = Config::default();
+        let counts = pool.install(|| {
+            let shape = mono_shape(PixelKind::Rgb8);
+            let mut slot = Slot::empty();
+            shape.furnish(&mut slot);
+            let mono = CpuMono::new(&config, &shape).unwrap();
+            let mut backend = Chain::<CpuBackend, _>::new(None, Some(mono));
+            let set = FrameSet {
+                mono: Some(MonoFrame::new(PixelKind::Rgb8, SIZE)),
+                ..FrameSet::default()
+            };
+            let mut source = Moving {
+                sets: vec![Box::new(set); 3],
+                next: 0,
+            };
+            let sink = written(tmp.path(), "overlay,foreground");
+            let mut counts = Counts(Vec::with_capacity(FRAMES), sink);
+            counts
+                .begin(&Announced {
+                    camera: None,
+                    shape: &slot.result,
+                    colour: false,
+                    mono: Some((PixelKind::Rgb8, SIZE)),
+                    logo_names: &["sign".into()],
+                })
+                .unwrap();
+            FrameLoop::new(
+                &mut backend,
+                &MonotonicClock,
+                slot,
+                &config.frame_loop,
+                Pace::Max,
+            )
+            .run(&mut source, &mut counts, &AtomicBool::new(false))
+            .unwrap();
+            counts.0
+        });
+        let counts: Vec<u64> = counts.windows(2).map(|w| w[1] - w[0]).collect();
+        assert_eq!(
+            counts[WARM_UP + 2..],
+            [0; FRAMES - 3 - WARM_UP],
+            "{threads}"
+        );
+    }
 }

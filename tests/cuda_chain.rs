@@ -14,7 +14,9 @@ use roadloop::{
     calib::{Distortion, Lens, Pinhole, RawPair, Rectification, Rig},
     config::{Config, Preset},
     cuda::*,
-    frame::{Camera, FrameId, FrameResult, FrameSet, Gap, Image, Mask, Rgb, Size, Timestamp},
+    frame::{
+        Camera, FrameId, FrameResult, FrameSet, Gap, Image, Mask, Rgb, Size, StereoFrame, Timestamp,
+    },
     frame_loop::{
         Backend, ChainError, CpuBackend, CudaBackend, FrameLoop, MonotonicClock, Pace, Shape, Slot,
         Wanted,
@@ -42,7 +44,7 @@ gpu_tests![
 
 /// Frames in memory, one after the other.
 struct Frames {
-    sets: Vec<FrameSet>,
+    sets: Vec<StereoFrame>,
     next: usize,
     /// How often they come.
     rounds: usize,
@@ -52,9 +54,9 @@ struct Frames {
 }
 
 impl Frames {
-    fn new(sets: &[FrameSet], rounds: usize) -> Self {
+    fn new(sets: &[StereoFrame], rounds: usize) -> Self {
         Self {
-            spare: (0..2).map(|_| Box::new(sets[0].clone())).collect(),
+            spare: (0..2).map(|_| Box::new(sets[0].clone().into())).collect(),
             sets: sets.to_vec(),
             next: 0,
             rounds,
@@ -68,10 +70,11 @@ impl Source for Frames {
         if index == self.rounds * self.sets.len() {
             return Next::End;
         }
-        let Some(mut set) = self.spare.pop() else {
+        let Some(mut boxed) = self.spare.pop() else {
             return Next::Nothing;
         };
         let from = &self.sets[index % self.sets.len()];
+        let set = boxed.stereo.as_mut().unwrap();
         if (set.stored_disparity.is_some(), set.left_rgb.is_some())
             != (from.stored_disparity.is_some(), from.left_rgb.is_some())
         {
@@ -88,13 +91,13 @@ impl Source for Frames {
         if let (Some(to), Some(from)) = (&mut set.stored_disparity, &from.stored_disparity) {
             to.copy_from(from);
         }
-        set.id = FrameId {
+        boxed.id = FrameId {
             index,
             number: index as u64,
             timestamp: Timestamp(100_000_000 * index as u64),
         };
         self.next += 1;
-        Next::Frame(set)
+        Next::Frame(boxed)
     }
 
     fn recycle(&mut self, set: Box<FrameSet>) {
@@ -111,7 +114,7 @@ impl Sink for Kept {
         let mut result = result.clone();
         result.timing = Default::default();
         self.0
-            .push((result, view.left.clone(), view.left_rgb.cloned()));
+            .push((result, view.left.unwrap().clone(), view.left_rgb.cloned()));
         Ok(())
     }
 
@@ -170,7 +173,7 @@ fn compare(
     config: &Config,
     rectification: &Rectification,
     mask: Option<&Mask>,
-    sets: &[FrameSet],
+    sets: &[StereoFrame],
     what: &str,
 ) {
     let shape = Shape {
@@ -193,13 +196,17 @@ fn compare(
     );
     assert_eq!(found.0.len(), expected.0.len());
     for (i, (found, expected)) in found.0.iter().zip(&expected.0).enumerate() {
+        let streets = [found, expected].map(|f| f.0.street.as_ref().unwrap());
         assert!(
-            found.0.disparity == expected.0.disparity,
+            streets[0].disparity == streets[1].disparity,
             "{what}: disparity of frame {i}"
         );
-        assert_eq!(found.0.road, expected.0.road, "{what}: road of frame {i}");
+        assert_eq!(
+            streets[0].road, streets[1].road,
+            "{what}: road of frame {i}"
+        );
         assert!(
-            found.0.stixels == expected.0.stixels,
+            streets[0].stixels == streets[1].stixels,
             "{what}: stixels of frame {i}"
         );
         assert_eq!(found.0.gaps, expected.0.gaps, "{what}: gaps of frame {i}");
@@ -208,7 +215,7 @@ fn compare(
     }
 }
 
-fn street(size: Size, frames: usize) -> (Camera, Vec<FrameSet>) {
+fn street(size: Size, frames: usize) -> (Camera, Vec<StereoFrame>) {
     let options = Options {
         frames,
         size,
@@ -220,7 +227,7 @@ fn street(size: Size, frames: usize) -> (Camera, Vec<FrameSet>) {
         |image: &Rgb| Image::from_fn(size.width, size.height, |x, y| grey_of(image.get(x, y)));
     let set = |i| {
         let rendered = street.render(i);
-        let mut set = FrameSet::stereo(size);
+        let mut set = StereoFrame::new(size);
         set.left = grey(&rendered.left_rgb);
         set.right = Some(grey(&rendered.right_rgb));
         set.left_rgb = Some(rendered.left_rgb);
@@ -231,8 +238,8 @@ fn street(size: Size, frames: usize) -> (Camera, Vec<FrameSet>) {
 }
 
 /// The same frames without what a kind of drive does not have.
-fn without(sets: &[FrameSet], colour: bool, stored: bool) -> Vec<FrameSet> {
-    let one = |set: &FrameSet| FrameSet {
+fn without(sets: &[StereoFrame], colour: bool, stored: bool) -> Vec<StereoFrame> {
+    let one = |set: &StereoFrame| StereoFrame {
         right: set.right.clone().filter(|_| !stored),
         left_rgb: set.left_rgb.clone().filter(|_| colour),
         stored_disparity: set.stored_disparity.clone().filter(|_| stored),
@@ -360,7 +367,7 @@ fn every_shape_gives_the_same_results() {
                 numbers.next().unwrap() as u8
             })
         };
-        let mut set = FrameSet::stereo(size);
+        let mut set = StereoFrame::new(size);
         set.left = grey();
         set.right = Some(grey());
         set
@@ -376,7 +383,7 @@ fn every_shape_gives_the_same_results() {
         for paths in [4, 8] {
             let mut config = Config::default();
             config.stereo.paths = paths;
-            let sets = [noise(size), FrameSet::stereo(size)];
+            let sets = [noise(size), StereoFrame::new(size)];
             let what = format!("{size}, {paths} paths");
             compare(
                 &context,

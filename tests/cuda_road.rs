@@ -116,7 +116,7 @@ impl Both {
         Self {
             gpu: Plan::new(&context, params, size, camera, range, mask).unwrap(),
             cpu: cpu::Plan::new(params, size, camera, range, mask).unwrap(),
-            road: frame::FrameResult::new(size, 0, 1, 0).road,
+            road: frame::Street::new(size, frame::Stixels::new(0, 1, 0)).road,
             context,
             stream,
         }

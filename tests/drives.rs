@@ -30,8 +30,10 @@ fn kitti_odometry_in_its_three_spellings() {
         let [segment] = drive.segments() else {
             panic!("one segment")
         };
-        assert_eq!(segment.size, Size::new(10, 8));
         assert_eq!(segment.frames, 0..3);
+        assert!(segment.mono.is_none());
+        let segment = stereo(&drive);
+        assert_eq!(segment.size, Size::new(10, 8));
         assert_eq!(segment.rig.rectified_camera(), Some(CAMERA));
         assert!(segment.has_right && !segment.colour && !segment.stored_disparity);
         assert!(segment.mask.is_none());
@@ -48,12 +50,8 @@ fn the_grey_pair_goes_first_and_rows_of_the_calibration_follow_the_pair() {
     fs::write(dir.path().join("calib.txt"), rows).unwrap();
     let focal = |options: &DriveOptions| {
         let drive = open(dir.path(), options);
-        let camera = drive.segments()[0].rig.rectified_camera().unwrap();
-        (
-            camera.focal_px,
-            camera.baseline_m,
-            drive.segments()[0].colour,
-        )
+        let camera = stereo(&drive).rig.rectified_camera().unwrap();
+        (camera.focal_px, camera.baseline_m, stereo(&drive).colour)
     };
     let mut options = DriveOptions::default();
     assert_eq!(focal(&options), (700.0, 0.5, false));
@@ -99,7 +97,7 @@ fn bare_rows_and_broken_calibrations() {
         )
     );
     fs::write(&calib, format!("{P}\n{P_RIGHT}")).unwrap();
-    let rig = open(dir.path(), &options).segments()[0].rig.clone();
+    let rig = stereo(&open(dir.path(), &options)).rig.clone();
     assert_eq!(rig.rectified_camera(), Some(CAMERA));
     fs::write(&calib, "P0: 1 2 three").unwrap();
     let (text, exit) = failure(dir.path(), dir.path(), &options);
@@ -221,7 +219,7 @@ fn gaps_in_mid_drive_stand_in_their_place() {
          \x20            frame 2: missing: DIR/image_l/000002.png: not there\n\
          \x20            frame 4: missing: DIR/image_l/000004.png: not there\n\
          \x20            frame 5: size_changed: DIR/image_r/000005.png: 9x8 px\n\
-         \x20            frame 6: unreadable: DIR/image_l/000006.png: not a PNG, PGM, PPM or JPEG \
+         \x20            frame 6: unreadable: DIR/image_l/000006.png: not a PNG, PGM, PPM, JPEG or BMP \
          picture (begins with 6E 6F 20 70)\n"
     );
 }
@@ -390,10 +388,18 @@ fn kitti_stereo_pictures_each_with_its_calibration() {
         let segments = drive.segments();
         let frames: Vec<_> = segments.iter().map(|s| s.frames.clone()).collect();
         assert_eq!(frames, [0..2, 2..4]);
-        let focal = |n: usize| segments[n].rig.rectified_camera().unwrap();
+        let focal = |n: usize| {
+            segments[n]
+                .stereo
+                .as_ref()
+                .unwrap()
+                .rig
+                .rectified_camera()
+                .unwrap()
+        };
         assert_eq!((focal(0).focal_px, focal(1).focal_px), (700.0, 720.0));
         assert!((focal(0).baseline_m - 0.5).abs() < 1e-12);
-        assert!(segments[0].colour);
+        assert!(segments[0].stereo.as_ref().unwrap().colour);
         assert_eq!(all(&drive)[2], Seen::Frame(4, 4, Some(4)));
     }
     // Another size: another segment, with its own crop of nothing.
@@ -410,7 +416,11 @@ fn kitti_stereo_pictures_each_with_its_calibration() {
     let calib = root.join("calib_cam_to_cam/training/000005.txt");
     fs::write(&calib, sized).unwrap();
     let drive = open(root, &DriveOptions::default());
-    let sizes: Vec<_> = drive.segments().iter().map(|s| s.size).collect();
+    let sizes: Vec<_> = drive
+        .segments()
+        .iter()
+        .map(|s| s.stereo.as_ref().unwrap().size)
+        .collect();
     assert_eq!(
         sizes,
         [Size::new(10, 8), Size::new(10, 8), Size::new(12, 8)]
@@ -490,7 +500,7 @@ fn kitti_raw() {
     let first = 1_317_042_145_064_389_445;
     let expected = [0, 1, 2, 3].map(|n| first + n * 100_000_000);
     assert_eq!(stamps(&drive), expected);
-    let camera = drive.segments()[0].rig.rectified_camera().unwrap();
+    let camera = stereo(&drive).rig.rectified_camera().unwrap();
     assert!((camera.baseline_m - 0.5).abs() < 1e-12);
     fs::remove_file(dir.path().join("calib_cam_to_cam.txt")).unwrap();
     let (text, _) = failure(dir.path(), &root, &DriveOptions::default());
@@ -647,14 +657,14 @@ fn left_and_right_by_stem_number_or_order() {
 
 #[test]
 fn real_drives() {
-    let focal = |drive: &Drive| drive.segments()[0].rig.rectified_camera().unwrap().focal_px;
+    let focal = |drive: &Drive| stereo(drive).rig.rectified_camera().unwrap().focal_px;
     if let Some(path) = common::data("kitti_odom_06") {
         let drive = open(&path, &DriveOptions::default());
         assert_eq!(
             (drive.kind(), drive.total()),
             (DriveKind::KittiOdometry, 51)
         );
-        assert_eq!(drive.segments()[0].size, Size::new(1226, 370));
+        assert_eq!(stereo(&drive).size, Size::new(1226, 370));
         assert!((focal(&drive) - 707.0912).abs() < 1e-4);
         assert!(describe(&drive).contains("\ngaps         0 ("));
         let options = DriveOptions {
@@ -673,14 +683,14 @@ fn real_drives() {
     if let Some(path) = common::data("kitti2015") {
         let drive = open(&path, &DriveOptions::default());
         assert_eq!((drive.kind(), drive.total()), (DriveKind::KittiStereo, 8));
-        assert!(drive.segments()[0].colour);
+        assert!(stereo(&drive).colour);
         assert!((focal(&drive) - 721.5377).abs() < 1e-4);
         assert_eq!(all(&drive).len(), 8);
     }
     if let Some(path) = common::data("euroc_micro") {
         let drive = open(&path, &DriveOptions::default());
         assert_eq!((drive.kind(), drive.total()), (DriveKind::Euroc, 2));
-        assert!(!drive.segments()[0].rig.is_rectified());
+        assert!(!stereo(&drive).rig.is_rectified());
         assert_eq!(stamps(&drive)[0], 1_403_715_273_262_142_976);
         assert_eq!(all(&drive).len(), 2);
         let mut options = DriveOptions {
@@ -746,7 +756,7 @@ fn a_calibration_of_one_pair_is_that_pair_s() {
     };
     let focal = || {
         let drive = open(dir.path(), &options);
-        drive.segments()[0].rig.rectified_camera().unwrap().focal_px
+        stereo(&drive).rig.rectified_camera().unwrap().focal_px
     };
     fs::write(&calib, format!("P0: {P}\nP1: {P_RIGHT}\n")).unwrap();
     assert_eq!(focal(), 700.0);
@@ -774,12 +784,7 @@ fn a_calibration_of_one_pair_is_that_pair_s() {
         calib: Some(yaml),
         ..DriveOptions::default()
     };
-    assert!(
-        open(dir.path(), &options).segments()[0]
-            .rig
-            .raw_pair()
-            .is_some()
-    );
+    assert!(stereo(&open(dir.path(), &options)).rig.raw_pair().is_some());
 }
 
 #[test]

@@ -23,10 +23,10 @@ fn colour_is_kept_beside_grey() {
     grey(&dir.path().join("left/1.png"), 8);
     colour(&dir.path().join("right/1.png"), [0, 0, 255]);
     let drive = open(dir.path(), &with_camera());
-    assert!(drive.segments()[0].colour);
+    assert!(stereo(&drive).colour);
     let mut seen = Vec::new();
     visit(&drive, |item| {
-        let set = item.unwrap();
+        let set = item.unwrap().stereo.as_ref().unwrap();
         let rgb = set.left_rgb.as_ref().unwrap();
         seen.push((
             set.left.get(9, 7),
@@ -49,7 +49,10 @@ fn sixteen_bit_pictures_come_down_by_the_shift() {
         let mut options = with_camera();
         options.input.shift_bits = shift;
         visit(&open(dir.path(), &options), |item| {
-            assert_eq!(item.unwrap().left.row(3)[..5], expected);
+            assert_eq!(
+                item.unwrap().stereo.as_ref().unwrap().left.row(3)[..5],
+                expected
+            );
         });
     }
 }
@@ -77,12 +80,12 @@ fn crop_and_scale_exactly() {
         height: 5,
     });
     let drive = open(dir.path(), &options);
-    let segment = &drive.segments()[0];
+    let segment = stereo(&drive);
     assert_eq!(segment.size, Size::new(5, 5));
     let camera = segment.rig.rectified_camera().unwrap();
     assert_eq!((camera.focal_px, camera.cx, camera.cy), (700.0, 2.0, 2.0));
     visit(&drive, |item| {
-        let set = item.unwrap();
+        let set = item.unwrap().stereo.as_ref().unwrap();
         assert_eq!(
             set.left,
             Image::from_fn(5, 5, |x, y| (20 * (y + 2) + x + 3) as u8)
@@ -92,7 +95,7 @@ fn crop_and_scale_exactly() {
     });
     options.input.scale_down = 2;
     let drive = open(dir.path(), &options);
-    let segment = &drive.segments()[0];
+    let segment = stereo(&drive);
     // The fifth row and column are left over.
     assert_eq!(segment.size, Size::new(2, 2));
     let camera = segment.rig.rectified_camera().unwrap();
@@ -102,7 +105,10 @@ fn crop_and_scale_exactly() {
     visit(&drive, |item| {
         // The mean of 43, 44, 63, 64 is 53.5: half up.
         let expected = vec![54, 56, 94, 96];
-        assert_eq!(item.unwrap().left, Image::from_vec(2, 2, expected).unwrap());
+        assert_eq!(
+            item.unwrap().stereo.as_ref().unwrap().left,
+            Image::from_vec(2, 2, expected).unwrap()
+        );
     });
 }
 
@@ -114,7 +120,7 @@ fn masks_in_the_coordinates_of_the_files() {
     let square = vec![[2.0, 1.0], [4.0, 1.0], [4.0, 3.0], [2.0, 3.0]];
     let mask = |options: &DriveOptions| {
         let drive = open(dir.path(), options);
-        drive.segments()[0].mask.clone().unwrap()
+        stereo(&drive).mask.clone().unwrap()
     };
     let inside = |x: usize, y: usize| (2..=4).contains(&x) && (1..=3).contains(&y);
     let expected = |x, y| if inside(x, y) { 0 } else { 255 };
@@ -292,6 +298,7 @@ fn disparities(drive: &Drive) -> Vec<Result<Image<u16>, Gap>> {
     visit(drive, |item| {
         seen.push(match item {
             Ok(set) => {
+                let set = set.stereo.as_ref().unwrap();
                 assert!(set.right.is_none());
                 Ok(set.stored_disparity.clone().unwrap())
             }
@@ -311,7 +318,7 @@ fn stored_disparities_in_sixteen_bits() {
     let mut options = with_camera();
     options.disparity = Some(dir.path().join("d"));
     let drive = open(dir.path(), &options);
-    let segment = &drive.segments()[0];
+    let segment = stereo(&drive);
     assert!(!segment.has_right && segment.stored_disparity);
     assert!(describe(&drive).contains("pictures     10x8, grey, stored disparities\n"));
     let first = disparities(&drive)[0].clone().unwrap();
@@ -410,7 +417,7 @@ fn real_stored_disparities() {
         let mut options = with_camera();
         let drive = open(&path, &options);
         assert_eq!((drive.kind(), drive.total()), (DriveKind::Plain, 2));
-        assert_eq!(drive.segments()[0].size, Size::new(1280, 480));
+        assert_eq!(stereo(&drive).size, Size::new(1280, 480));
         options.disparity = Some(path.join("disparities"));
         options.source.disparity_scale = Some(1.0);
         assert!(

@@ -277,6 +277,63 @@ fn text_and_binary_pgm_and_ppm() {
     );
 }
 
+/// An uncompressed BMP: rows from the bottom, each filled up to four bytes.
+fn bmp(width: usize, height: i32, bits: u16, palette: &[[u8; 4]], rows: &[&[u8]]) -> Vec<u8> {
+    let start = 54 + 4 * palette.len() as u32;
+    let mut bytes = b"BM\0\0\0\0\0\0\0\0".to_vec();
+    bytes.extend(start.to_le_bytes());
+    bytes.extend(40u32.to_le_bytes());
+    bytes.extend((width as u32).to_le_bytes());
+    bytes.extend(height.to_le_bytes());
+    bytes.extend(1u16.to_le_bytes());
+    bytes.extend(bits.to_le_bytes());
+    bytes.extend([0; 16]);
+    bytes.extend((palette.len() as u32).to_le_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend(palette.iter().flatten());
+    for row in rows {
+        bytes.extend(*row);
+        let written = bytes.len() - start as usize;
+        bytes.resize(start as usize + written.next_multiple_of(4), 0);
+    }
+    bytes
+}
+
+#[test]
+fn bmp_files() {
+    let grey: Vec<[u8; 4]> = (0..=255).map(|v| [v, v, v, 0]).collect();
+    let file = bmp(3, 2, 8, &grey, &[&[4, 5, 6], &[1, 2, 255]]);
+    assert_eq!(decode(&file).unwrap(), grey8(3, 2, &[1, 2, 255, 4, 5, 6]));
+    // A negative height: from the top.
+    let file = bmp(3, -2, 8, &grey, &[&[1, 2, 3], &[4, 5, 6]]);
+    assert_eq!(decode(&file).unwrap(), grey8(3, 2, &[1, 2, 3, 4, 5, 6]));
+    let colour = [[1, 2, 3, 0], [255, 0, 0, 0]];
+    let file = bmp(2, 1, 8, &colour, &[&[0, 1]]);
+    let pixels = vec![[3, 2, 1], [0, 0, 255]];
+    let expected = Picture::Rgb8(Image::from_vec(2, 1, pixels).unwrap());
+    assert_eq!(decode(&file).unwrap(), expected);
+    let file = bmp(2, 1, 24, &[], &[&[1, 2, 3, 255, 0, 0]]);
+    assert_eq!(decode(&file).unwrap(), expected);
+}
+
+#[test]
+fn a_bmp_cut_anywhere_is_an_error() {
+    let grey: Vec<[u8; 4]> = (0..=255).map(|v| [v, v, v, 0]).collect();
+    let file = bmp(5, 3, 8, &grey, &[&[1; 5], &[2; 5], &[3; 5]]);
+    for len in 2..file.len() {
+        assert!(decode(&file[..len]).is_err(), "{len} bytes");
+    }
+    let mut large = file.clone();
+    large[18..22].copy_from_slice(&100_000u32.to_le_bytes());
+    assert!(text(&large).starts_with("too large: 100000x3 px"));
+    let mut old = file;
+    old[14] = 12;
+    assert_eq!(
+        text(&old),
+        "a BMP with a header of 12 bytes, expected 40 or more"
+    );
+}
+
 fn text(bytes: &[u8]) -> String {
     decode(bytes).unwrap_err().to_string()
 }
@@ -285,8 +342,8 @@ fn text(bytes: &[u8]) -> String {
 fn damaged_files_say_what_is_wrong() {
     assert_eq!(text(b""), "truncated picture: the file is empty");
     assert_eq!(
-        text(b"BM\x01\x02\x03"),
-        "not a PNG, PGM, PPM or JPEG picture (begins with 42 4D 01 02)"
+        text(b"GIF89a"),
+        "not a PNG, PGM, PPM, JPEG or BMP picture (begins with 47 49 46 38)"
     );
     assert_eq!(text(b"\x89PN"), "truncated PNG in its signature");
     assert_eq!(

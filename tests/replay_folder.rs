@@ -4,11 +4,11 @@ use std::{fs, path::Path};
 use roadloop::{
     frame::{
         Camera, Class, FrameId, FrameResult, Gap, Image, Outcome, Size, StageTiming, Stixel,
-        Timestamp,
+        Stixels, Street, Timestamp,
     },
     sink::{
-        FolderOptions, Full, ReplayFolder, SaveSet, Sink, SinkError, View, digest::Digest,
-        overlay::FOOTER, report, summary::Provenance,
+        Announced, FolderOptions, Full, ReplayFolder, SaveSet, Sink, SinkError, View,
+        digest::Digest, overlay::FOOTER, report, summary::Provenance,
     },
     source::picture::{Picture, read},
 };
@@ -25,7 +25,9 @@ const CAMERA: Camera = Camera {
 /// A folder that expects results of the shape that [`result`] gives.
 fn begun(out: &Path, options: FolderOptions) -> ReplayFolder {
     let mut folder = ReplayFolder::create(out, options).unwrap();
-    folder.begin(&CAMERA, &result(0), false).unwrap();
+    folder
+        .begin(&Announced::street(CAMERA, &result(0), false))
+        .unwrap();
     folder
 }
 
@@ -47,15 +49,10 @@ fn options(save: &str) -> FolderOptions {
 }
 
 fn result(number: u64) -> FrameResult {
-    let mut result = FrameResult::new(SIZE, 6, 5, 3);
-    result.id = FrameId {
-        index: number as usize,
-        number,
-        timestamp: Timestamp(number * 100_000_000),
-    };
-    result.disparity.set(1, 0, 0);
-    result.disparity.set(2, 0, 256 * 10 + number as u16);
-    let (counts, lists) = result.stixels.columns_mut();
+    let mut street = Street::new(SIZE, Stixels::new(6, 5, 3));
+    street.disparity.set(1, 0, 0);
+    street.disparity.set(2, 0, 256 * 10 + number as u16);
+    let (counts, lists) = street.stixels.columns_mut();
     for (count, list) in counts.iter_mut().zip(lists) {
         *count = 1;
         list[0] = Stixel {
@@ -66,6 +63,12 @@ fn result(number: u64) -> FrameResult {
             confidence: 255,
         };
     }
+    let mut result = FrameResult::from(street);
+    result.id = FrameId {
+        index: number as usize,
+        number,
+        timestamp: Timestamp(number * 100_000_000),
+    };
     let stage = StageTiming {
         stage: "stereo",
         start_ns: 1000,
@@ -82,8 +85,8 @@ const TIMING: &str = "frame,timestamp_ns,stage,start_us,duration_us,outcome";
 fn hand(folder: &mut ReplayFolder, number: u64) -> Result<(), SinkError> {
     let left = Image::filled(SIZE.width, SIZE.height, 77);
     let view = View {
-        left: &left,
-        left_rgb: None,
+        left: Some(&left),
+        ..View::default()
     };
     folder.frame(view, &result(number))
 }
@@ -271,7 +274,9 @@ fn earlier_results_stay_until_new_ones_begin() {
         content() == before,
         "a replay that never began changes nothing"
     );
-    forced().begin(&CAMERA, &result(0), false).unwrap();
+    forced()
+        .begin(&Announced::street(CAMERA, &result(0), false))
+        .unwrap();
     assert_eq!(names(out), ["overlay", "stixels.csv", "timing.csv"]);
     assert_eq!(names(&out.join("overlay")), [""; 0]);
 }
@@ -330,14 +335,20 @@ fn two_replays_do_not_share_a_folder() {
         ReplayFolder::create(out, options).unwrap()
     };
     let (mut first, mut second) = (forced(), forced());
-    first.begin(&CAMERA, &result(0), false).unwrap();
+    first
+        .begin(&Announced::street(CAMERA, &result(0), false))
+        .unwrap();
     hand(&mut first, 0).unwrap();
-    let error = second.begin(&CAMERA, &result(0), false).unwrap_err();
+    let error = second
+        .begin(&Announced::street(CAMERA, &result(0), false))
+        .unwrap_err();
     assert!(matches!(error, SinkError::Busy { .. }), "{error}");
     first.finish(false).unwrap();
     assert_eq!(lines(&out.join("stixels.csv")), 1 + 6);
     // The end of the first frees the folder.
-    second.begin(&CAMERA, &result(0), false).unwrap();
+    second
+        .begin(&Announced::street(CAMERA, &result(0), false))
+        .unwrap();
 }
 
 #[test]

@@ -3,7 +3,7 @@ use std::path::Path;
 
 use roadloop::frame::{INVALID, Size};
 use roadloop::source::picture::{self, Picture};
-use roadloop::source::synth::{Motion, Options, STIXEL_WIDTH, Street, stixels, write};
+use roadloop::source::synth::{Motion, Options, STIXEL_WIDTH, Street, marks, stixels, write};
 
 fn lines(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap();
@@ -24,6 +24,7 @@ fn folders_tables_and_pictures_hold_what_was_drawn() {
     let street = Street::new(&options).unwrap();
     let mut rows = 0;
     let mut logos = 0;
+    let mut mono_logos = 0;
     for frame in 0..options.frames {
         let r = street.render(frame);
         let read =
@@ -42,6 +43,7 @@ fn folders_tables_and_pictures_hold_what_was_drawn() {
         }
         rows += stixels(&r.labels, &r.disparity, STIXEL_WIDTH).total();
         logos += r.logos.len();
+        mono_logos += r.mono_logos.len();
     }
     assert_eq!(
         lines(&out.join("times.txt")),
@@ -58,6 +60,14 @@ fn folders_tables_and_pictures_hold_what_was_drawn() {
     );
     assert_eq!(lines(&out.join("truth/stixels.csv")).len(), rows + 1);
     assert_eq!(lines(&out.join("truth/logos.csv")).len(), logos + 1);
+    assert_eq!(
+        lines(&out.join("truth/logos_mono.csv")).len(),
+        mono_logos + 1
+    );
+    for (name, picture, _) in marks(192) {
+        let read = picture::read(&out.join(format!("logos/{name}.png"))).unwrap();
+        assert_eq!(read, Picture::Rgb8(picture));
+    }
     assert_eq!(lines(&out.join("truth/road.csv")).len(), options.frames + 1);
     assert_eq!(
         lines(&out.join("truth/classes.csv"))[9],

@@ -39,7 +39,7 @@ enum What {
         /// Folder of the drive
         #[arg(value_name = "DIR")]
         dir: PathBuf,
-        /// Configuration with [input], [source] and [camera]
+        /// Configuration with [input], [source], [mono] and [camera]
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
         /// Calibration; goes before the drive's own
@@ -69,6 +69,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             let options = DriveOptions {
                 input: config.input.clone(),
                 source: config.source.clone(),
+                mono: config.mono.clone(),
                 calib: calib.clone(),
                 disparity: disparity.clone(),
                 camera: config.camera,

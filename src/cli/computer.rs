@@ -63,6 +63,7 @@ impl Computer {
         }
     }
 
+    /// Gives what was learnt of the background.
     pub fn run(
         &self,
         args: &Args,
@@ -70,28 +71,29 @@ impl Computer {
         config: &Config,
         sink: &mut (impl Sink + Send),
         stop: &AtomicBool,
-    ) -> Result<(), Failure> {
+    ) -> Result<Option<Vec<u8>>, Failure> {
         let (pace, clock) = (args.pace, &MonotonicClock);
+        let threads = rayon::ThreadPoolBuilder::new()
+            .num_threads(args.threads.map_or(0, usize::from))
+            .thread_name(|n| format!("loop-{n}"));
+        let refused = |e: rayon::ThreadPoolBuildError| {
+            let asked = args.threads.map_or("one a core".into(), |n| n.to_string());
+            Failure::internal(format!(
+                "the threads that compute ({asked}) are refused: {e}; fewer with --threads N"
+            ))
+        };
         match self {
             Self::Cpu => {
-                let pool = rayon::ThreadPoolBuilder::new()
-                    .num_threads(args.threads.map_or(0, usize::from))
-                    .thread_name(|n| format!("loop-{n}"))
-                    .build()
-                    .map_err(|e| {
-                        let asked = args.threads.map_or("one a core".into(), |n| n.to_string());
-                        Failure::internal(format!(
-                            "the threads that compute ({asked}) are refused: {e}; \
-                             fewer with --threads N"
-                        ))
-                    })?;
+                let pool = threads.build().map_err(refused)?;
                 // Once inside the pool the loop is one of its workers, and par_iter allocates
                 // nothing.
                 Ok(pool.install(|| replay.run(config, pace, clock, sink, stop))?)
             }
-            // The thread that made the context is the one that may use it.
+            // The thread that made the context is the one that may use it: it joins the pool in
+            // which the stages compute that are not on the GPU.
             #[cfg(feature = "cuda")]
             Self::Cuda(context) => {
+                let _pool = threads.use_current_thread().build().map_err(refused)?;
                 Ok(
                     replay.run_on(config, pace, clock, sink, stop, |rectification, shape| {
                         let backend =

@@ -3,7 +3,7 @@ use std::{io::Write, path::PathBuf};
 
 use super::Failure;
 use crate::evaluate::{
-    EvaluateError, disparity,
+    EvaluateError, disparity, foreground, logos,
     stixels::{self, TruthKind},
 };
 
@@ -15,6 +15,10 @@ pub enum What {
     Disparity,
     /// stixels.csv.
     Stixels,
+    /// Masks of what moves.
+    Foreground,
+    /// logos.csv.
+    Logos,
 }
 
 /// The command's arguments.
@@ -22,11 +26,11 @@ pub enum What {
 pub struct Args {
     /// What to judge.
     pub what: What,
-    /// A replay's folder, a folder of 16-bit disparity PNG, or a stixels.csv.
+    /// A replay's folder, a folder of 16-bit disparity PNG or of masks, or a stixels.csv.
     pub results: PathBuf,
     /// The truth: a folder of 16-bit disparity PNG (or the KITTI folder that has it), a folder of
-    /// label PNG with classes.csv, a text file of foot points, a stixels.csv, or a synthetic
-    /// drive.
+    /// label PNG with classes.csv, a text file of foot points, a stixels.csv, a folder of masks
+    /// (CDnet's with groundtruth, ROI and temporalROI.txt), or a synthetic drive.
     pub truth: PathBuf,
     /// What the truth is, for stixels; told by its content if left out.
     #[arg(long = "truth", value_name = "KIND", id = "truth_kind")]
@@ -71,6 +75,20 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), EvaluateError> {
             }
             report(&disparity::evaluate(&args.results, &args.truth)?, args, out)
         }
+        What::Foreground => {
+            if args.kind.is_some() {
+                return Err(EvaluateError::UnknownTruth {
+                    path: args.truth.clone(),
+                    what: "foreground",
+                    expected: "no --truth: there is one kind",
+                });
+            }
+            report(
+                &foreground::evaluate(&args.results, &args.truth)?,
+                args,
+                out,
+            )
+        }
         What::Stixels => {
             let options = stixels::Options {
                 truth: args.kind,
@@ -83,6 +101,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), EvaluateError> {
                 args,
                 out,
             )
+        }
+        What::Logos => {
+            let options = logos::Options::default();
+            let found = logos::evaluate(&args.results, &args.truth, &options)?;
+            report(&found, args, out)
         }
     }
 }

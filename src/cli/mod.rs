@@ -4,6 +4,7 @@ mod computer;
 pub mod demo;
 pub mod evaluate;
 mod failure;
+pub mod logos;
 pub mod replay;
 pub mod report;
 pub mod synth;
@@ -20,7 +21,8 @@ use clap::{Parser, Subcommand};
 
 pub use failure::Failure;
 
-/// The perception loop of a vehicle: stereo images in, stixels out, a fixed time later.
+/// The perception loop of a vehicle: stereo and mono images in, stixels, foreground and logos out,
+/// a fixed time later.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 struct Cli {
@@ -32,12 +34,14 @@ struct Cli {
 enum Command {
     /// A synthetic drive, replayed, with pictures and a report; needs no input
     Demo(demo::Args),
-    /// A recorded drive to stixels, pictures, timing and a digest
+    /// A recorded drive to stixels, foreground, logos, pictures, timing and a digest
     Replay(replay::Args),
     /// Writes a synthetic street with exact truth
     Synth(synth::Args),
     /// Compares results with truth
     Evaluate(evaluate::Args),
+    /// Makes the templates that the logo stage looks for
+    Logos(logos::Args),
     /// Validates a file and prints what was understood
     Check(check::Args),
     /// One HTML page from the results of a replay
@@ -79,6 +83,7 @@ fn run(command: Command) -> Result<(), Failure> {
             evaluate::run(&args, &mut report)?;
             failure::say(&String::from_utf8_lossy(&report))
         }
+        Command::Logos(args) => logos::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Report(args) => Ok(report::run(&args)?),
     }

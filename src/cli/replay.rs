@@ -3,7 +3,10 @@ use std::{
     io::IsTerminal as _,
     ops::Range,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -13,20 +16,24 @@ use super::{Failure, computer::Computer, failure::say};
 use crate::{
     config::{Config, ConfigError, Preset},
     files,
-    frame::{Camera, FrameId, FrameResult, Gap},
+    frame::{FrameId, FrameResult, Gap},
     frame_loop::Pace,
     replay::{Replay, ReplayError},
     sink::{
-        FolderOptions, Full, ReplayFolder, SaveSet, Sink, SinkError, View, check_apart,
-        summary::{Provenance, Summary},
+        Announced, FolderOptions, Full, ReplayFolder, Save, SaveSet, Sink, SinkError, View,
+        check_apart,
+        digest::Hash,
+        summary::{Provenance, Summary, write_atomically},
     },
     source::{Drive, DriveOptions, MaskSource, Segment, SourceError},
+    stage::logo::Templates,
 };
 
-/// A recorded drive to stixels, pictures, timing and a digest.
+/// A recorded drive to stixels, foreground, logos, pictures, timing and a digest.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Folder of the drive: KITTI odometry, stereo 2015 or raw, EuRoC, or left/ + right/
+    /// Folder of the drive: KITTI odometry, stereo 2015 or raw, EuRoC, left/ + right/, or pictures
+    /// of one camera
     #[arg(value_name = "DRIVE")]
     pub drive: PathBuf,
     /// Folder for the results; made if missing
@@ -59,7 +66,8 @@ pub struct Args {
     /// Exit with status 65 when a frame was missing, unreadable, dropped or late
     #[arg(long)]
     pub strict: bool,
-    /// Pictures to write, a list with commas: overlay, disparity, disparity-colour; or none
+    /// What to write besides tables, a list with commas: overlay, disparity, disparity-colour,
+    /// foreground, logos; or none
     #[arg(long, value_name = "LIST", default_value = "overlay", value_parser = parse_save)]
     pub save: SaveSet,
     /// Replace the results of an earlier replay in DIR
@@ -174,7 +182,7 @@ fn strict_gap(name: &str) -> bool {
 }
 
 pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure> {
-    let config = configuration(args.config.as_deref(), args.preset)?;
+    let mut config = configuration(args.config.as_deref(), args.preset)?;
     let computer = Computer::new(args.backend, &config)?;
     log::info!("computing on {computer}");
     let drive = Drive::open(
@@ -182,6 +190,7 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
         &DriveOptions {
             input: config.input.clone(),
             source: config.source.clone(),
+            mono: config.mono.clone(),
             calib: args.calib.clone(),
             disparity: args.disparity.clone(),
             camera: config.camera,
@@ -189,8 +198,19 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
             zero_is_measured: config.preset == Preset::Paper,
         },
     )?;
+    settle(args, &mut config, &drive)?;
     check_inputs(args, &config, &drive)?;
-    let replay = Replay::new(&drive)?;
+    let mut replay = Replay::new(&drive)?;
+    let mut config_hash = config.hash();
+    if let Some(path) = &config.logo.templates {
+        let templates = Templates::read(path)?;
+        config_hash = with(config_hash, &templates.to_bytes());
+        replay = replay.with_logos(Arc::new(templates));
+    }
+    if let Some(snapshot) = background(&config)? {
+        config_hash = with(config_hash, &snapshot);
+        replay = replay.with_background(snapshot);
+    }
     let options = FolderOptions {
         save: args.save,
         force: args.force,
@@ -202,7 +222,7 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
             backend: computer.name().into(),
             preset: config.preset.name().into(),
             version: env!("CARGO_PKG_VERSION").into(),
-            config_hash: format!("{:016x}", config.hash()),
+            config_hash: format!("{config_hash:016x}"),
             calib_hash: format!("{:016x}", replay.calib_hash()),
             drive: match &args.frames {
                 Some(_) => format!("{}, {}", args.drive.display(), places(&drive)),
@@ -222,17 +242,78 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
     sink.bar.finish_and_clear();
     // The summary of what was finished is written also when something went wrong.
     let finished = sink.folder.finish(stop.load(Ordering::Relaxed));
-    ran?;
+    if let (Some(snapshot), Some(path)) = (ran?, &config.foreground.snapshot) {
+        write_atomically(path, &snapshot)?;
+    }
     Ok(finished?)
+}
+
+/// The largest file of a background that is read, bytes.
+const MAX_BACKGROUND: u64 = 1 << 32;
+
+/// What is computed of this drive: what the configuration and `--save` ask for.
+fn settle(args: &Args, config: &mut Config, drive: &Drive) -> Result<(), Failure> {
+    let mono = drive.is_mono();
+    if args.save.contains(Save::Foreground) && !config.wants_foreground(mono) {
+        config.foreground.enabled = Some(true);
+    }
+    let logos = config.logo.templates.is_some();
+    if args.save.contains(Save::Logos) && !logos {
+        return Err(Failure::config(
+            "logo.templates is not set, expected the file that roadloop logos build wrote: \
+             --save logos needs it",
+        ));
+    }
+    if !mono {
+        return Ok(());
+    }
+    for kind in [Save::Disparity, Save::DisparityColour] {
+        if args.save.contains(kind) {
+            let text = format!(
+                "--save {}: {} has no stereo pictures",
+                kind.name(),
+                drive.path().display()
+            );
+            return Err(Failure::usage(text));
+        }
+    }
+    if !config.wants_foreground(mono) && !logos {
+        return Err(Failure::config(
+            "foreground.enabled is false and logo.templates is not set: there is nothing to \
+             compute of a mono drive",
+        ));
+    }
+    Ok(())
+}
+
+/// The background that an earlier run left; what can't be read is told, and learnt afresh.
+fn background(config: &Config) -> Result<Option<Vec<u8>>, Failure> {
+    let Some(path) = &config.foreground.snapshot else {
+        return Ok(None);
+    };
+    match files::read(path, MAX_BACKGROUND) {
+        Ok(snapshot) => Ok(Some(snapshot)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Failure::config(format!(
+            "foreground.snapshot: {}: {e}",
+            path.display()
+        ))),
+    }
+}
+
+/// A hash and what else decides of results.
+fn with(hash: u64, bytes: &[u8]) -> u64 {
+    let mut both = hash.to_le_bytes().to_vec();
+    both.extend(Hash::of(bytes).0.to_le_bytes());
+    Hash::of(&both).0
 }
 
 /// Results must not go where input comes from, nor need more memory than is reasonable.
 fn check_inputs(args: &Args, config: &Config, drive: &Drive) -> Result<(), Failure> {
     let first = drive.frames().first();
-    let pictures = first.into_iter().flat_map(|f| {
-        let files = [Some(&f.left), f.right.as_ref(), f.disparity.as_ref()];
-        files.into_iter().flatten().filter_map(|f| f.parent())
-    });
+    let pictures = first
+        .into_iter()
+        .flat_map(|f| f.all().filter_map(Path::parent));
     let folders: Vec<&Path> = [Some(drive.path()), args.disparity.as_deref()]
         .into_iter()
         .flatten()
@@ -242,11 +323,17 @@ fn check_inputs(args: &Args, config: &Config, drive: &Drive) -> Result<(), Failu
         Some(MaskSource::Picture(path)) => Some(path.as_path()),
         _ => None,
     };
-    let files = [args.config.as_deref(), args.calib.as_deref(), mask];
+    let files = [
+        args.config.as_deref(),
+        args.calib.as_deref(),
+        mask,
+        config.logo.templates.as_deref(),
+        config.foreground.snapshot.as_deref(),
+    ];
     let files: Vec<&Path> = files.into_iter().flatten().collect();
     check_apart(&args.out, &folders, &files)?;
-    for segment in drive.segments() {
-        config.check_size(segment.size).map_err(Failure::config)?;
+    for stereo in drive.segments().iter().filter_map(|s| s.stereo.as_ref()) {
+        config.check_size(stereo.size).map_err(Failure::config)?;
     }
     Ok(())
 }
@@ -281,13 +368,8 @@ struct Watched {
 }
 
 impl Sink for Watched {
-    fn begin(
-        &mut self,
-        camera: &Camera,
-        shape: &FrameResult,
-        colour: bool,
-    ) -> Result<(), SinkError> {
-        self.folder.begin(camera, shape, colour)
+    fn begin(&mut self, announced: &Announced<'_>) -> Result<(), SinkError> {
+        self.folder.begin(announced)
     }
 
     fn frame(&mut self, view: View<'_>, result: &FrameResult) -> Result<(), SinkError> {
@@ -305,8 +387,15 @@ impl Sink for Watched {
 /// What came out, for people and scripts: `name: value` lines.
 fn text(summary: &Summary, out: &Path) -> String {
     let mut text = format!("frames: {}\ndigest: {}\n", summary.frames, summary.digest);
-    for (name, n) in summary.gaps.0.iter().filter(|(_, n)| *n > 0) {
-        text += &format!("gap {name}: {n}\n");
+    let states = [
+        ("gap", Some(&summary.gaps)),
+        ("motion", summary.motion.as_ref()),
+        ("foreground", summary.foreground.as_ref()),
+    ];
+    for (what, counts) in states {
+        for (name, n) in counts.iter().flat_map(|c| &c.0).filter(|(_, n)| *n > 0) {
+            text += &format!("{what} {name}: {n}\n");
+        }
     }
     let stages = summary
         .stages

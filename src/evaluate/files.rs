@@ -121,7 +121,7 @@ pub(super) fn read(path: &Path) -> Result<Picture, EvaluateError> {
     })
 }
 
-fn wrong_kind(path: &Path, picture: &Picture, expected: &'static str) -> EvaluateError {
+pub(super) fn wrong_kind(path: &Path, picture: &Picture, expected: &'static str) -> EvaluateError {
     EvaluateError::Kind {
         path: path.into(),
         found: match picture {

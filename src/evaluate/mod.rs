@@ -13,6 +13,8 @@ use crate::{frame::Size, source::picture::PictureError};
 
 pub mod disparity;
 mod files;
+pub mod foreground;
+pub mod logos;
 pub mod stixel_table;
 pub mod stixels;
 
@@ -80,6 +82,21 @@ pub enum EvaluateError {
         y: usize,
         /// The class table.
         classes: PathBuf,
+    },
+    /// A mask of truth has a value that means nothing.
+    #[error(
+        "{}: value {found} at ({x}, {y}), expected 0 static, 50 shadow, 85 outside, 170 unknown or \
+         255 moving", path.display()
+    )]
+    Code {
+        /// The mask.
+        path: PathBuf,
+        /// The value.
+        found: u8,
+        /// Column.
+        x: usize,
+        /// Row.
+        y: usize,
     },
     /// A folder holds nothing to read.
     #[error("{}: found no {expected}", path.display())]

@@ -21,6 +21,15 @@ pub enum ForegroundState {
 }
 
 impl ForegroundState {
+    /// All states.
+    pub const ALL: [Self; 5] = [
+        Self::WarmingUp,
+        Self::Valid,
+        Self::Driving,
+        Self::MotionUnknown,
+        Self::Skipped,
+    ];
+
     /// The name in results and logs.
     pub const fn name(self) -> &'static str {
         match self {
@@ -54,6 +63,12 @@ impl Foreground {
             state: ForegroundState::default(),
             mask: Image::new(size.width, size.height),
         }
+    }
+
+    /// There was nothing to compute it from, or no time.
+    pub fn skip(&mut self) {
+        self.state = ForegroundState::Skipped;
+        self.mask.fill(0);
     }
 
     /// Takes everything from another of the same size; allocates nothing.

@@ -21,9 +21,9 @@ pub use image::{Image, Size};
 pub use logo::{Logo, LogoState, Logos, MAX_LOGOS};
 pub use mono::{MonoFrame, MonoImage, PixelKind};
 pub use motion::{Motion, MotionState};
-pub use result::{FrameResult, GapSet, MAX_STAGES, Outcome, StageTiming, Timing};
+pub use result::{FrameResult, GapSet, MAX_STAGES, Outcome, StageTiming, Street, Timing};
 pub use road::{Road, RoadOrigin};
-pub use set::{FrameId, FrameSet};
+pub use set::{FrameId, FrameSet, StereoFrame};
 pub use stixel::{Class, Stixel, Stixels};
 pub use time::Timestamp;
 

@@ -1,5 +1,5 @@
 //! The mono camera's picture.
-use super::{Image, Rgb, Size, Timestamp};
+use super::{Gap, Image, Rgb, Size, Timestamp};
 
 /// What a mono picture is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -10,6 +10,17 @@ pub enum PixelKind {
     Grey16,
     /// RGB, 8 bits a channel.
     Rgb8,
+}
+
+impl PixelKind {
+    /// What it is, in words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Grey8 => "8-bit grey",
+            Self::Grey16 => "16-bit grey",
+            Self::Rgb8 => "RGB",
+        }
+    }
 }
 
 /// A mono picture. Buffers are kept for a drive, so the variant is that of the drive.
@@ -50,6 +61,19 @@ impl MonoImage {
             Self::Rgb8(i) => i.size(),
         }
     }
+
+    /// Copies the pixels of a picture of the same kind and size; allocates nothing.
+    ///
+    /// # Panics
+    /// When kinds or sizes differ.
+    pub fn copy_from(&mut self, other: &Self) {
+        match (self, other) {
+            (Self::Grey8(to), Self::Grey8(from)) => to.copy_from(from),
+            (Self::Grey16(to), Self::Grey16(from)) => to.copy_from(from),
+            (Self::Rgb8(to), Self::Rgb8(from)) => to.copy_from(from),
+            (to, from) => panic!("copy from {} to {}", from.kind().name(), to.kind().name()),
+        }
+    }
 }
 
 /// The mono camera's frame that belongs to a frame set.
@@ -59,6 +83,23 @@ pub struct MonoFrame {
     pub timestamp: Timestamp,
     /// What it shows.
     pub image: MonoImage,
-    /// Whether it was taken near enough in time to the set; if not it is not looked at.
-    pub synchronised: bool,
+    /// Why it is not to be looked at: none was taken near enough in time to the set, or its file
+    /// is missing, unreadable or of another size.
+    pub gap: Option<Gap>,
+}
+
+impl MonoFrame {
+    /// A black picture.
+    pub fn new(kind: PixelKind, size: Size) -> Self {
+        Self {
+            timestamp: Timestamp(0),
+            image: MonoImage::new(kind, size),
+            gap: None,
+        }
+    }
+
+    /// The picture, where it is to be looked at.
+    pub fn usable(&self) -> Option<&MonoImage> {
+        self.gap.is_none().then_some(&self.image)
+    }
 }

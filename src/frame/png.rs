@@ -63,6 +63,25 @@ pub fn write_rgb(path: &Path, image: &Rgb) -> std::io::Result<()> {
     )
 }
 
+/// Writes 8-bit colour with transparency (255: opaque) of the same size.
+///
+/// # Errors
+/// As the file system gives them.
+pub fn write_rgba(path: &Path, image: &Rgb, alpha: &Image<u8>) -> std::io::Result<()> {
+    let bytes: Vec<u8> = image
+        .pixels()
+        .zip(alpha.pixels())
+        .flat_map(|(&[r, g, b], &a)| [r, g, b, a])
+        .collect();
+    write(
+        path,
+        image.size(),
+        ::png::ColorType::Rgba,
+        ::png::BitDepth::Eight,
+        &bytes,
+    )
+}
+
 /// Writes disparity as KITTI does: 16 bit, 1/256 px, 0 = invalid; a valid 0 becomes 1.
 ///
 /// # Errors

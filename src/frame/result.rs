@@ -1,4 +1,7 @@
-use super::{Disparity, FrameId, Gap, INVALID, Image, Road, RoadOrigin, Size, Stixels, Timestamp};
+use super::{
+    Disparity, Foreground, FrameId, Gap, INVALID, Image, Logos, Motion, Road, RoadOrigin, Size,
+    Stixels, Timestamp,
+};
 
 /// Stages that a frame's [`Timing`] has room for.
 pub const MAX_STAGES: usize = 16;
@@ -93,30 +96,21 @@ impl GapSet {
     }
 }
 
-/// What leaves the loop for one instant. Built once for a drive; the loop writes into it and
-/// lends it to the sinks.
+/// The street in front, from the stereo camera.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FrameResult {
-    /// Which frame.
-    pub id: FrameId,
+pub struct Street {
     /// Disparity of the left image.
     pub disparity: Disparity,
     /// The ground.
     pub road: Road,
     /// The street as stixels.
     pub stixels: Stixels,
-    /// When it was computed; never part of a digest.
-    pub timing: Timing,
-    /// What is missing or degraded in it; never part of a digest.
-    pub gaps: GapSet,
 }
 
-impl FrameResult {
-    /// Room for the results of images of `size`, with `columns` columns of `stixel_width` px
-    /// and up to `capacity` stixels each.
-    pub fn new(size: Size, columns: usize, stixel_width: usize, capacity: usize) -> Self {
+impl Street {
+    /// Room for the results of images of `size`.
+    pub fn new(size: Size, stixels: Stixels) -> Self {
         Self {
-            id: FrameId::default(),
             disparity: Image::filled(size.width, size.height, INVALID),
             road: Road {
                 slope: 0.0,
@@ -127,29 +121,76 @@ impl FrameResult {
                 confidence: 0.0,
                 origin: RoadOrigin::Assumed,
             },
-            stixels: Stixels::new(columns, stixel_width, capacity),
-            timing: Timing::default(),
-            gaps: GapSet::EMPTY,
+            stixels,
         }
     }
 
+    /// Takes everything from another of the same shape; allocates nothing.
+    ///
+    /// # Panics
+    /// When the shapes differ.
+    pub fn copy_from(&mut self, other: &Self) {
+        self.disparity.copy_from(&other.disparity);
+        self.road = other.road;
+        self.stixels.copy_from(&other.stixels);
+    }
+}
+
+/// What leaves the loop for one instant. Built once for a drive; the loop writes into it and
+/// lends it to the sinks. What is not computed for a drive is `None` in all its results.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FrameResult {
+    /// Which frame.
+    pub id: FrameId,
+    /// From the stereo camera.
+    pub street: Option<Street>,
+    /// How the vehicle moves; there wherever the foreground is.
+    pub motion: Option<Motion>,
+    /// What moves while the vehicle stands.
+    pub foreground: Option<Foreground>,
+    /// Logos on vehicles.
+    pub logos: Option<Logos>,
+    /// When it was computed; never part of a digest.
+    pub timing: Timing,
+    /// What is missing or degraded in it; never part of a digest.
+    pub gaps: GapSet,
+}
+
+impl FrameResult {
     /// Takes everything from another result of the same shape; allocates nothing.
     ///
     /// # Panics
     /// When the shapes differ.
     pub fn copy_from(&mut self, other: &Self) {
         self.id = other.id;
-        self.disparity.copy_from(&other.disparity);
-        self.road = other.road;
-        self.stixels.copy_from(&other.stixels);
+        if let (Some(to), Some(from)) = (&mut self.street, &other.street) {
+            to.copy_from(from);
+        }
+        self.motion = other.motion;
+        if let (Some(to), Some(from)) = (&mut self.foreground, &other.foreground) {
+            to.copy_from(from);
+        }
+        if let (Some(to), Some(from)) = (&mut self.logos, &other.logos) {
+            to.clone_from(from);
+        }
         self.timing.clone_from(&other.timing);
         self.gaps = other.gaps;
+    }
+}
+
+impl From<Street> for FrameResult {
+    fn from(street: Street) -> Self {
+        Self {
+            street: Some(street),
+            ..Self::default()
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::{Logo, LogoState, MotionState};
 
     #[test]
     fn every_gap_has_its_own_bit() {
@@ -165,11 +206,29 @@ mod tests {
 
     #[test]
     fn a_copy_equals_its_original() {
-        let mut a = FrameResult::new(Size::new(7, 3), 1, 5, 4);
+        let size = Size::new(7, 3);
+        let new = || FrameResult {
+            motion: Some(Motion::default()),
+            foreground: Some(Foreground::new(size)),
+            logos: Some(Logos::new()),
+            ..Street::new(size, Stixels::new(1, 5, 4)).into()
+        };
+        let mut a = new();
         a.id.number = 9;
-        a.disparity.set(2, 1, 77);
+        a.street.as_mut().unwrap().disparity.set(2, 1, 77);
+        a.motion = Some(Motion::of(MotionState::Driving));
+        a.foreground.as_mut().unwrap().skip();
+        let logo = Logo {
+            id: 1,
+            template: 0,
+            state: LogoState::Tracked,
+            quad: [[0.5; 2]; 4],
+            velocity: [0.0; 2],
+            confidence: 7,
+        };
+        a.logos.as_mut().unwrap().push(logo).unwrap();
         a.gaps.insert(Gap::RoadHeld);
-        let mut b = FrameResult::new(Size::new(7, 3), 1, 5, 4);
+        let mut b = new();
         assert_ne!(a, b);
         b.copy_from(&a);
         assert_eq!(a, b);

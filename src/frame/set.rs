@@ -1,4 +1,4 @@
-use super::{Disparity, Image, Rgb, Size, Timestamp};
+use super::{Disparity, Image, MonoFrame, Rgb, Size, Timestamp};
 
 /// Which frame of its drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,15 +11,26 @@ pub struct FrameId {
     pub timestamp: Timestamp,
 }
 
-/// What enters the loop for one instant. All images have the size of their source; those that
-/// a source does not have are `None` for the whole drive.
-#[derive(Clone, Debug)]
+/// What enters the loop for one instant. What a drive does not have is `None` in all its sets:
+/// a mono drive has no `stereo`, a drive without a mono camera no `mono`.
+#[derive(Clone, Debug, Default)]
 pub struct FrameSet {
     /// Which frame.
     pub id: FrameId,
+    /// The stereo camera's images.
+    pub stereo: Option<StereoFrame>,
+    /// The mono camera's image, or why there is none that belongs here.
+    pub mono: Option<MonoFrame>,
+    /// Speed of the vehicle, m/s, where it is recorded and known for this instant.
+    pub speed_mps: Option<f32>,
+}
+
+/// The stereo camera's images of an instant, all of one size.
+#[derive(Clone, Debug)]
+pub struct StereoFrame {
     /// Left image, grey.
     pub left: Image<u8>,
-    /// Right image, grey; absent where disparities are stored or the drive is mono.
+    /// Right image, grey; absent where disparities are stored.
     pub right: Option<Image<u8>>,
     /// The left image in colour, where the source has colour.
     pub left_rgb: Option<Rgb>,
@@ -27,16 +38,31 @@ pub struct FrameSet {
     pub stored_disparity: Option<Disparity>,
 }
 
-impl FrameSet {
-    /// A black stereo pair of this size, without colour.
-    pub fn stereo(size: Size) -> Self {
+impl StereoFrame {
+    /// A black pair of this size, without colour.
+    pub fn new(size: Size) -> Self {
         let black = Image::new(size.width, size.height);
         Self {
-            id: FrameId::default(),
             left: black.clone(),
             right: Some(black),
             left_rgb: None,
             stored_disparity: None,
+        }
+    }
+}
+
+impl FrameSet {
+    /// A black stereo pair of this size, without colour, alone.
+    pub fn stereo(size: Size) -> Self {
+        StereoFrame::new(size).into()
+    }
+}
+
+impl From<StereoFrame> for FrameSet {
+    fn from(stereo: StereoFrame) -> Self {
+        Self {
+            stereo: Some(stereo),
+            ..Self::default()
         }
     }
 }

@@ -1,5 +1,8 @@
 //! What computes: the CPU, a GPU, in tests a pretence.
-use crate::frame::{Outcome, StageTiming, Timestamp, Timing};
+use crate::{
+    frame::{Outcome, StageTiming, Timestamp, Timing},
+    stage::foreground::SnapshotError,
+};
 
 use super::{Clock, Slot, StageId};
 
@@ -49,6 +52,20 @@ pub trait Backend {
 
     /// Takes the result of an optional unit out of the slot: it was skipped, or came too late.
     fn withdraw(&mut self, unit: usize, slot: &mut Slot);
+
+    /// Takes up what an earlier run of the program had learnt of the background
+    /// ([`Backend::snapshot`]); nothing where there is no such thing to take up.
+    ///
+    /// # Errors
+    /// Why the snapshot is refused; the backend is as fresh as before then.
+    fn restore(&mut self, _snapshot: &[u8]) -> Result<(), SnapshotError> {
+        Ok(())
+    }
+
+    /// What was learnt of the background, for a later run; `None` where nothing learns.
+    fn snapshot(&self) -> Option<Vec<u8>> {
+        None
+    }
 }
 
 /// Notes when stages start and end, relative to the frame's arrival.
@@ -72,6 +89,17 @@ impl<'a> Laps<'a> {
         let now = self.clock.now();
         self.note(stage, from, now.since(from));
         now
+    }
+
+    /// Notes a stage that had nothing to run on.
+    pub fn skip(&mut self, stage: StageId) {
+        let start_ns = self.clock.now().since(self.arrival);
+        let _ = self.timing.stages.push(StageTiming {
+            stage: stage.name(),
+            start_ns,
+            duration_ns: 0,
+            outcome: Outcome::Skipped,
+        });
     }
 
     /// Notes a stage that ran for so long from `from` on, by another clock: a GPU's.

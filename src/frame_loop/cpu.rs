@@ -1,16 +1,16 @@
-//! The CPU backend: the stages' reference plans in the order of the loop.
+//! The stereo chain on the CPU: the stages' reference plans in the order of the loop.
 use crate::{
     calib::Rectification,
     config::Config,
-    frame::{Camera, Disparity, FrameResult, FrameSet, Gap, INVALID, Mask, RoadOrigin, Size},
+    frame::{Camera, Disparity, Gap, INVALID, Mask, RoadOrigin, Size, StereoFrame, Street},
     stage::{
-        Stage as _,
+        Stage as _, egomotion, foreground, logo,
         rectify::{self, Rectified},
         road, stereo, stixel,
     },
 };
 
-use super::{Backend, BackendError, Laps, Slot, StageId, Unit};
+use super::{Backend, BackendError, Laps, Slot, StageId, Unit, slot::StreetSlot};
 
 /// On the CPU each stage is a unit of its own.
 const fn unit(stage: StageId) -> Unit {
@@ -43,13 +43,22 @@ pub enum ChainError {
     /// Parameters of the stixel stage.
     #[error(transparent)]
     Stixel(#[from] stixel::ParamsError),
+    /// Parameters of the egomotion stage.
+    #[error(transparent)]
+    Egomotion(#[from] egomotion::ParamsError),
+    /// Parameters of the foreground stage.
+    #[error(transparent)]
+    Foreground(#[from] foreground::ParamsError),
+    /// Parameters or templates of the logo stage.
+    #[error(transparent)]
+    Logo(#[from] logo::ParamsError),
     /// The GPU: memory, kernels, driver.
     #[cfg(feature = "cuda")]
     #[error(transparent)]
     Gpu(#[from] crate::cuda::GpuError),
 }
 
-/// What the frames of a drive (or of a part with one camera and one size) look like.
+/// What the stereo images of a drive (or of a part with one camera and one size) look like.
 #[derive(Clone, Debug)]
 pub struct Shape {
     /// Of the pictures.
@@ -62,7 +71,7 @@ pub struct Shape {
     pub mask: Option<Mask>,
 }
 
-/// Plans of all stages for one shape.
+/// Plans of the stages of the stereo chain for one shape.
 pub struct CpuBackend {
     rectify: rectify::cpu::Plan,
     stereo: Option<stereo::cpu::Plan>,
@@ -116,18 +125,15 @@ impl CpuBackend {
 
     /// A slot for frames of this shape.
     pub fn slot(&self) -> Slot {
-        let mut set = FrameSet::stereo(self.shape.size);
+        let Shape { size, colour, .. } = self.shape;
+        let mut set = StereoFrame::new(size);
         if self.shape.stored_disparity {
             set.right = None;
         }
-        let stixels = self.stixel.output();
         Slot {
-            set: Box::new(set),
-            rectified: Rectified::new(self.shape.size, self.stereo.is_some(), self.shape.colour),
-            result: FrameResult {
-                stixels,
-                ..FrameResult::new(self.shape.size, 0, 1, 0)
-            },
+            set: Box::new(set.into()),
+            rectified: Some(Rectified::new(size, self.stereo.is_some(), colour)),
+            result: Street::new(size, self.stixel.output()).into(),
         }
     }
 }
@@ -148,11 +154,16 @@ impl Backend for CpuBackend {
         laps: &mut Laps<'_>,
     ) -> Result<(), BackendError> {
         let from = laps.now();
-        let Slot {
+        // Slots of this backend have one.
+        let Some(StreetSlot {
             set,
             rectified,
-            result,
-        } = slot;
+            street: result,
+            gaps,
+        }) = slot.street()
+        else {
+            return Ok(());
+        };
         let stage = self.units()[unit].stages[0];
         match stage {
             StageId::Rectify => {
@@ -178,7 +189,7 @@ impl Backend for CpuBackend {
             StageId::Road => {
                 self.road.run(&result.disparity, &mut result.road);
                 if matches!(result.road.origin, RoadOrigin::Held | RoadOrigin::Assumed) {
-                    result.gaps.insert(Gap::RoadHeld);
+                    gaps.insert(Gap::RoadHeld);
                 }
             }
             StageId::Stixel => {
@@ -188,10 +199,10 @@ impl Backend for CpuBackend {
                 };
                 self.stixel.run(input, &mut result.stixels);
                 if result.stixels.overflowed() > 0 {
-                    result.gaps.insert(Gap::StixelOverflow);
+                    gaps.insert(Gap::StixelOverflow);
                 }
             }
-            // Not among the units.
+            // Not of the stereo chain.
             StageId::Egomotion | StageId::Foreground | StageId::Logo | StageId::Forest => {}
         }
         laps.lap(stage, from);
@@ -199,7 +210,7 @@ impl Backend for CpuBackend {
     }
 
     fn withdraw(&mut self, _unit: usize, _slot: &mut Slot) {
-        // No unit of this backend is optional yet.
+        // No unit of this backend is optional.
     }
 }
 

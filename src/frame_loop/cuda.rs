@@ -1,4 +1,4 @@
-//! The CUDA backend: the stereo chain of a frame as one graph. Uploads from page-locked memory,
+//! The stereo chain on CUDA: all that a frame needs as one graph. Uploads from page-locked memory,
 //! rectification, stereo, road, stixels, downloads: one launch, one wait, no step of the host in
 //! between. What a stage hands to the next stays on the device.
 //!
@@ -13,7 +13,7 @@ use crate::{
         Arena, ArenaLayout, Context, DeviceBuffer, Event, GpuError, GraphExec, Pinned, Priority,
         Stream,
     },
-    frame::{Camera, FrameResult, FrameSet, Gap, INVALID, Image, Mask, RoadOrigin, Size, Stixels},
+    frame::{Camera, Gap, INVALID, Image, Mask, RoadOrigin, Size, StereoFrame, Stixels, Street},
     stage::{
         rectify::{self, Rectified},
         road::{self, cuda::Road},
@@ -21,7 +21,10 @@ use crate::{
     },
 };
 
-use super::{Backend, BackendError, ChainError, Laps, Shape, Slot, StageId, Unit, cpu::invalidate};
+use super::{
+    Backend, BackendError, ChainError, Laps, Shape, Slot, StageId, Unit, cpu::invalidate,
+    slot::StreetSlot,
+};
 
 /// What comes back to the host besides road and stixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,17 +227,15 @@ impl CudaBackend {
 
     /// A slot for frames of this shape.
     pub fn slot(&self) -> Slot {
-        let mut set = FrameSet::stereo(self.shape.size);
+        let Shape { size, colour, .. } = self.shape;
+        let mut set = StereoFrame::new(size);
         if self.shape.stored_disparity {
             set.right = None;
         }
         Slot {
-            set: Box::new(set),
-            rectified: Rectified::new(self.shape.size, false, self.shape.colour),
-            result: FrameResult {
-                stixels: self.capacity.clone(),
-                ..FrameResult::new(self.shape.size, 0, 1, 0)
-            },
+            set: Box::new(set.into()),
+            rectified: Some(Rectified::new(size, false, colour)),
+            result: Street::new(size, self.capacity.clone()).into(),
         }
     }
 
@@ -243,7 +244,7 @@ impl CudaBackend {
     /// # Errors
     /// From the driver.
     #[doc(hidden)]
-    pub fn stage(&self, set: &FrameSet) -> Result<(), GpuError> {
+    pub fn stage(&self, set: &StereoFrame) -> Result<(), GpuError> {
         if let Some(grey) = &self.host.grey {
             let area = self.shape.size.area();
             let mut to = grey.write()?;
@@ -274,11 +275,12 @@ impl CudaBackend {
     }
 
     /// What needs nothing from the device: done while it works.
-    fn meanwhile(&self, slot: &mut Slot) {
-        let Slot {
+    fn meanwhile(&self, slot: &mut StreetSlot<'_>) {
+        let StreetSlot {
             set,
             rectified,
-            result,
+            street: result,
+            ..
         } = slot;
         if self.wanted.pictures && self.identity {
             rectified.left.copy_from(&set.left);
@@ -305,8 +307,18 @@ impl CudaBackend {
     /// From the driver.
     #[doc(hidden)]
     pub fn take(&self, slot: &mut Slot) -> Result<(), GpuError> {
-        let Slot {
-            rectified, result, ..
+        match slot.street() {
+            Some(mut street) => self.take_over(&mut street),
+            None => Ok(()),
+        }
+    }
+
+    fn take_over(&self, slot: &mut StreetSlot<'_>) -> Result<(), GpuError> {
+        let StreetSlot {
+            rectified,
+            street: result,
+            gaps,
+            ..
         } = slot;
         if let Some(disparity) = &self.host.disparity {
             unpack(&disparity.read()?, &mut result.disparity);
@@ -321,10 +333,10 @@ impl CudaBackend {
             .decode(&self.host.words.read()?, &mut result.stixels);
         result.road = self.host.road.read()?[0].into();
         if matches!(result.road.origin, RoadOrigin::Held | RoadOrigin::Assumed) {
-            result.gaps.insert(Gap::RoadHeld);
+            gaps.insert(Gap::RoadHeld);
         }
         if result.stixels.overflowed() > 0 {
-            result.gaps.insert(Gap::StixelOverflow);
+            gaps.insert(Gap::StixelOverflow);
         }
         Ok(())
     }
@@ -351,13 +363,17 @@ impl CudaBackend {
     }
 
     fn chain(&self, slot: &mut Slot, laps: &mut Laps<'_>) -> Result<(), GpuError> {
+        // Slots of this backend have one.
+        let Some(mut slot) = slot.street() else {
+            return Ok(());
+        };
         let from = laps.now();
-        self.stage(&slot.set)?;
+        self.stage(slot.set)?;
         let launched = laps.now();
         self.graph.launch(&self.stream)?;
-        self.meanwhile(slot);
+        self.meanwhile(&mut slot);
         self.stream.synchronize()?;
-        self.take(slot)?;
+        self.take_over(&mut slot)?;
         let stages = self.unit[0].stages;
         if self.marks.is_empty() {
             let to = laps.lap(stages[0], from);
@@ -402,7 +418,7 @@ impl Backend for CudaBackend {
     }
 
     fn withdraw(&mut self, _unit: usize, _slot: &mut Slot) {
-        // No unit of this backend is optional yet.
+        // No unit of this backend is optional.
     }
 }
 

@@ -7,6 +7,10 @@
 //! to a [`Sink`](crate::sink::Sink), the buffers go back, and the next frame begins: one frame is
 //! in flight, so that lateness never piles up.
 //!
+//! What computes is a [`Chain`]: the stereo chain's backend, then the mono chain's ([`CpuMono`]).
+//! Egomotion and foreground are one unit, so that there is never the one without the other. A
+//! frame without a usable mono picture passes that unit by, under the gap that its set names.
+//!
 //! # Pace
 //! [`Pace::Max`] runs every stage of every frame, however long it takes. [`Pace::Realtime`]
 //! lets each frame arrive at its timestamp, as a camera would, and then:
@@ -19,21 +23,25 @@
 //! Each of these is counted under its [`Gap`](crate::frame::Gap).
 mod admission;
 mod backend;
+mod chain;
 mod clock;
 mod config;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod mono;
 mod order;
 mod run;
 mod slot;
 
 pub use backend::{Backend, BackendError, Laps, Unit};
+pub use chain::Chain;
 pub use clock::{Clock, MockClock, MonotonicClock};
 pub use config::{Budgets, LoopConfig, LoopConfigError};
 pub use cpu::{ChainError, CpuBackend, Shape};
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaBackend, Wanted};
+pub use mono::{CpuMono, MonoShape};
 pub use order::StageId;
 pub use run::{FrameLoop, LoopError, Pace};
 pub use slot::Slot;

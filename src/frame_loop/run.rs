@@ -6,7 +6,7 @@ use std::{
 
 use crate::{
     frame::{FrameId, FrameSet, Gap, GapSet, MAX_STAGES, Outcome, StageTiming, Timestamp},
-    sink::{Sink, SinkError, View},
+    sink::{Sink, SinkError},
     source::{Next, Source},
 };
 
@@ -230,11 +230,7 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
         }
         let spent = mem::replace(&mut self.slot.set, set);
         self.compute(arrival)?;
-        let view = View {
-            left: &self.slot.rectified.left,
-            left_rgb: self.slot.rectified.left_rgb.as_ref(),
-        };
-        let outcome = sink.frame(view, &self.slot.result);
+        let outcome = sink.frame(self.slot.view(), &self.slot.result);
         source.recycle(spent);
         Ok(outcome?)
     }
@@ -245,6 +241,9 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
         let decides = self.pace == Pace::Realtime;
         self.slot.result.id = self.slot.set.id;
         self.slot.result.gaps = GapSet::EMPTY;
+        if let Some(gap) = self.slot.set.mono.as_ref().and_then(|mono| mono.gap) {
+            self.slot.result.gaps.insert(gap);
+        }
         // Timing is lent out while the backend writes the rest of the result.
         let mut timing = mem::take(&mut self.slot.result.timing);
         timing.start = arrival;
@@ -273,6 +272,11 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
             let mut laps = Laps::new(self.clock, arrival, &mut timing);
             self.backend.run(unit, &mut self.slot, &mut laps)?;
             let after = self.clock.now();
+            let mut laps = timing.stages[first..].iter();
+            if laps.all(|lap| lap.outcome == Outcome::Skipped) {
+                // There was nothing to run on: that says nothing of what it takes.
+                continue;
+            }
             expected.measured(after.since(before));
             let late = decides && after > deadline;
             for (ran, &stage) in timing.stages[first..].iter_mut().zip(stages) {

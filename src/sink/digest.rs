@@ -9,6 +9,11 @@
 //! - **stixels**: stixel width and number of cut columns (varint), number of columns (varint),
 //!   for each column the number of its stixels (varint) and for each stixel class (0 ground,
 //!   1 object, 2 sky), top, base, disparity (varint, 1/256 px) and confidence (one byte).
+//! - **foreground**: state (0 warming up, 1 valid, 2 driving, 3 motion unknown, 4 skipped), width
+//!   and height (varint), then the mask from the top left, a byte a pixel.
+//! - **logos**: number of logos (varint), and for each id and template (varint), state (0
+//!   tentative, 1 tracked, 2 lost), the quad's x and y corner by corner and the velocity's x and y
+//!   (four bytes each, low byte first), and confidence (one byte).
 //!
 //! The whole digest is the xxh3-64 over the parts present, in the order of [`Part::ALL`]: the
 //! part's name (length as varint, then the letters) and its digest as eight bytes, low byte
@@ -23,7 +28,7 @@ use postcard::ser_flavors::Flavor;
 use serde::Serialize;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use crate::frame::{Disparity, FrameResult, Stixels};
+use crate::frame::{Disparity, Foreground, FrameResult, Logos, Size, Stixels};
 
 /// What has a digest of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -129,8 +134,40 @@ impl Digest {
     /// # Errors
     /// As [`Digest::record`].
     pub fn frame(&mut self, result: &FrameResult) -> Result<(), postcard::Error> {
-        self.disparity(&result.disparity)?;
-        self.stixels(&result.stixels)
+        if let Some(street) = &result.street {
+            self.disparity(&street.disparity)?;
+            self.stixels(&street.stixels)?;
+        }
+        if let Some(foreground) = &result.foreground {
+            self.foreground(foreground)?;
+        }
+        match &result.logos {
+            Some(logos) => self.logos(logos),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds the next frame's foreground.
+    ///
+    /// # Errors
+    /// As [`Digest::record`].
+    pub fn foreground(&mut self, foreground: &Foreground) -> Result<(), postcard::Error> {
+        let Size { width, height } = foreground.mask.size();
+        let head = (foreground.state, width as u32, height as u32);
+        self.record(Part::Foreground, &head)?;
+        let hasher = self.stream(Part::Foreground);
+        for row in foreground.mask.rows() {
+            hasher.update(row);
+        }
+        Ok(())
+    }
+
+    /// Adds the next frame's logos.
+    ///
+    /// # Errors
+    /// As [`Digest::record`].
+    pub fn logos(&mut self, logos: &Logos) -> Result<(), postcard::Error> {
+        self.record(Part::Logos, logos.as_slice())
     }
 
     /// Adds the next frame's disparity.
@@ -259,7 +296,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::frame::{Class, INVALID, Image, Stixel};
+    use crate::frame::{Class, ForegroundState, INVALID, Image, Logo, LogoState, Stixel, Street};
 
     fn stixels() -> Stixels {
         let list = [
@@ -312,6 +349,40 @@ mod tests {
         assert_eq!(digests.whole.to_string(), "e4fc47c01b2d7869");
     }
 
+    /// The bytes as the module's text has them, written by hand.
+    #[test]
+    fn foreground_and_logos_to_the_byte() {
+        let mut foreground = Foreground::new(Size::new(3, 2));
+        foreground.state = ForegroundState::Driving;
+        foreground.mask.set(1, 1, Foreground::MOVING);
+        let logo = Logo {
+            id: 300,
+            template: 2,
+            state: LogoState::Lost,
+            quad: [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0], [6.0, 7.5]],
+            velocity: [-1.0, 0.25],
+            confidence: 200,
+        };
+        let mut logos = Logos::new();
+        let mut digest = Digest::new();
+        digest.logos(&logos).unwrap();
+        logos.push(logo).unwrap();
+        digest.foreground(&foreground).unwrap();
+        digest.logos(&logos).unwrap();
+        let mut bytes = vec![0u8, 1, 0xAC, 0x02, 2, 2];
+        for value in [0.0f32, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.5, -1.0, 0.25] {
+            bytes.extend(value.to_le_bytes());
+        }
+        bytes.push(200);
+        assert_eq!(
+            digest.digests().parts,
+            [
+                (Part::Foreground, Hash::of(&[2, 3, 2, 0, 0, 0, 0, 255, 0])),
+                (Part::Logos, Hash::of(&bytes)),
+            ]
+        );
+    }
+
     #[test]
     fn nothing_has_a_digest_too() {
         let digests = Digest::new().digests();
@@ -333,7 +404,8 @@ mod tests {
 
     #[test]
     fn times_and_flags_leave_no_trace() {
-        let mut result = FrameResult::new(crate::frame::Size::new(5, 4), 1, 5, 4);
+        let size = Size::new(5, 4);
+        let mut result = FrameResult::from(Street::new(size, Stixels::new(1, 5, 4)));
         let digest = |result: &FrameResult| {
             let mut digest = Digest::new();
             digest.frame(result).unwrap();
@@ -346,7 +418,7 @@ mod tests {
         result.timing.outcome = crate::frame::Outcome::Late;
         result.gaps.insert(crate::frame::Gap::RoadHeld);
         assert_eq!(digest(&result), before);
-        result.disparity.set(4, 3, 1);
+        result.street.as_mut().unwrap().disparity.set(4, 3, 1);
         assert_ne!(digest(&result), before);
     }
 

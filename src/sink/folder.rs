@@ -6,14 +6,14 @@ use std::{
 };
 
 use super::{
-    Full, PictureWriter, Save, SaveSet, Sink, SinkError, View,
+    Announced, Full, PictureWriter, Save, SaveSet, Sink, SinkError, View,
     digest::Digest,
     summary::{Pictures, Provenance, Statistics, Summary},
-    table::{StixelTable, TimingTable},
+    table::{LogoTable, MotionTable, StixelTable, TimingTable},
 };
 use crate::{
     files,
-    frame::{Camera, FrameId, FrameResult, Gap},
+    frame::{FrameId, FrameResult, Gap},
 };
 
 /// How results are to be kept.
@@ -49,9 +49,12 @@ pub struct ReplayFolder {
     earlier: Pictures,
 }
 
+/// The tables of what is computed; which these are is known when the first frame is announced.
 struct Tables {
-    stixels: StixelTable,
     timing: TimingTable,
+    stixels: Option<StixelTable>,
+    motion: Option<MotionTable>,
+    logos: Option<LogoTable>,
     /// The folder is ours as long as this is open.
     _lock: File,
 }
@@ -62,8 +65,12 @@ pub const SUMMARY: &str = "summary.json";
 pub const STIXELS: &str = "stixels.csv";
 /// The table of times.
 pub const TIMING: &str = "timing.csv";
+/// The table of how the vehicle moves.
+pub const MOTION: &str = "motion.csv";
+/// The table of logos.
+pub const LOGOS: &str = "logos.csv";
 
-const TABLES: [&str; 3] = [SUMMARY, STIXELS, TIMING];
+const TABLES: [&str; 5] = [SUMMARY, STIXELS, TIMING, MOTION, LOGOS];
 
 impl ReplayFolder {
     /// Results to come in a folder, which must be new or empty, unless `force` is given.
@@ -92,8 +99,10 @@ impl ReplayFolder {
         if self.tables.is_none() {
             let lock = take(&self.out, self.options.force)?;
             self.tables = Some(Tables {
-                stixels: StixelTable::create(&self.out.join(STIXELS))?,
                 timing: TimingTable::create(&self.out.join(TIMING))?,
+                stixels: None,
+                motion: None,
+                logos: None,
                 _lock: lock,
             });
         }
@@ -135,27 +144,47 @@ impl ReplayFolder {
 }
 
 impl Sink for ReplayFolder {
-    fn begin(
-        &mut self,
-        camera: &Camera,
-        shape: &FrameResult,
-        colour: bool,
-    ) -> Result<(), SinkError> {
-        self.tables()?.stixels.set_camera(*camera);
+    fn begin(&mut self, announced: &Announced<'_>) -> Result<(), SinkError> {
+        let path = |name| self.out.join(name);
+        let [stixels, motion, logos] = [STIXELS, MOTION, LOGOS].map(path);
+        let tables = self.tables()?;
+        let shape = announced.shape;
+        if shape.street.is_some() && tables.stixels.is_none() {
+            tables.stixels = Some(StixelTable::create(&stixels)?);
+        }
+        if let (Some(stixels), Some(camera)) = (&mut tables.stixels, announced.camera) {
+            stixels.set_camera(camera);
+        }
+        if shape.motion.is_some() && tables.motion.is_none() {
+            tables.motion = Some(MotionTable::create(&motion)?);
+        }
+        if shape.logos.is_some() && tables.logos.is_none() {
+            tables.logos = Some(LogoTable::create(&logos, announced.logo_names)?);
+        }
         self.finish_pictures()?;
         let FolderOptions { save, full, .. } = self.options;
-        if !save.is_empty() {
-            let writer = PictureWriter::start(&self.out, save, full, *camera, shape, colour)?;
-            self.pictures = Some(writer);
+        if save.pictures().next().is_some() {
+            self.pictures = Some(PictureWriter::start(&self.out, save, full, announced)?);
         }
         Ok(())
     }
 
     fn frame(&mut self, view: View<'_>, result: &FrameResult) -> Result<(), SinkError> {
         self.statistics.frame(&result.timing, result.gaps);
+        self.statistics.states(result);
         self.digest.frame(result)?;
         let tables = self.tables()?;
-        tables.stixels.frame(&result.id, &result.stixels)?;
+        if let (Some(table), Some(street)) = (&mut tables.stixels, &result.street) {
+            table.frame(&result.id, &street.stixels)?;
+        }
+        if let (Some(table), Some(motion), Some(foreground)) =
+            (&mut tables.motion, &result.motion, &result.foreground)
+        {
+            table.frame(&result.id, motion, foreground)?;
+        }
+        if let (Some(table), Some(logos)) = (&mut tables.logos, &result.logos) {
+            table.frame(&result.id, logos)?;
+        }
         tables.timing.frame(&result.id, &result.timing)?;
         match &mut self.pictures {
             Some(pictures) => pictures.frame(view, result),
@@ -191,7 +220,7 @@ pub fn check_apart(out: &Path, folders: &[&Path], files: &[&Path]) -> Result<(),
 /// Whether a file is, or would be, one of the results in a folder.
 pub fn is_result(folder: &Path, file: &Path) -> bool {
     let (folder, file) = (whole(folder), whole(file));
-    let pictures = Save::ALL.map(Save::name);
+    let pictures = Save::PICTURES.map(Save::name);
     TABLES.iter().any(|name| file == folder.join(name))
         || pictures
             .iter()
@@ -244,7 +273,7 @@ fn check(out: &Path, force: bool) -> Result<(), SinkError> {
     }
     // A link would lead out of the folder.
     let is_folder = |p: &Path| fs::symlink_metadata(p).is_ok_and(|m| m.is_dir());
-    let folders = Save::ALL.map(|kind| out.join(kind.name()));
+    let folders = Save::PICTURES.map(|kind| out.join(kind.name()));
     if let Some(path) = folders
         .into_iter()
         .find(|p| files::present(p) && !is_folder(p))
@@ -279,7 +308,7 @@ fn holds_results(out: &Path) -> bool {
 fn earlier(out: &Path) -> Result<Vec<PathBuf>, SinkError> {
     let mut files: Vec<PathBuf> = TABLES.iter().map(|name| out.join(name)).collect();
     files.retain(|path| files::present(path));
-    for kind in Save::ALL {
+    for kind in Save::PICTURES {
         let folder = out.join(kind.name());
         let Ok(entries) = fs::read_dir(&folder) else {
             continue;

@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | [`digest`] | whether two replays gave the same results |
-//! | [`table`] | `stixels.csv`, `timing.csv` |
+//! | [`table`] | `stixels.csv`, `timing.csv`, `motion.csv`, `logos.csv` |
 //! | [`summary`] | counts, percentiles, provenance: `summary.json` |
 //! | [`overlay`] | the left image with its stixels |
 //! | [`pictures`] | the thread that writes pictures |
@@ -24,31 +24,56 @@ pub use folder::{FolderOptions, ReplayFolder, check_apart, is_result};
 pub use pictures::{Full, PictureWriter};
 pub use save::{Save, SaveError, SaveSet};
 
-use crate::frame::{Camera, FrameId, FrameResult, Gap, Image, Rgb};
+use crate::frame::{Camera, FrameId, FrameResult, Gap, Image, MonoImage, PixelKind, Rgb, Size};
 
-/// The image that a result belongs to, for sinks that show it: rectified, of the size of the
-/// result's disparity.
-#[derive(Clone, Copy)]
+/// The images that a result belongs to, for sinks that show them.
+#[derive(Clone, Copy, Default)]
 pub struct View<'a> {
-    /// Left image, grey.
-    pub left: &'a Image<u8>,
+    /// Left image, grey, rectified, of the size of the result's disparity; `None` on a mono
+    /// drive.
+    pub left: Option<&'a Image<u8>>,
     /// The same in colour, where the source has colour.
     pub left_rgb: Option<&'a Rgb>,
+    /// The mono camera's, which foreground and logos belong to; `None` where this frame has
+    /// none. Without a mono camera they belong to the left image.
+    pub mono: Option<&'a MonoImage>,
+}
+
+/// What the frames to come look like.
+#[derive(Clone, Copy)]
+pub struct Announced<'a> {
+    /// The rectified camera; `None` on a mono drive.
+    pub camera: Option<Camera>,
+    /// A result of their shape.
+    pub shape: &'a FrameResult,
+    /// Whether views will have colour.
+    pub colour: bool,
+    /// What the mono camera's pictures are, where there is one.
+    pub mono: Option<(PixelKind, Size)>,
+    /// The names of the logos that results tell by number.
+    pub logo_names: &'a [String],
+}
+
+impl<'a> Announced<'a> {
+    /// Results of the stereo chain alone.
+    pub fn street(camera: Camera, shape: &'a FrameResult, colour: bool) -> Self {
+        Self {
+            camera: Some(camera),
+            shape,
+            colour,
+            mono: None,
+            logo_names: &[],
+        }
+    }
 }
 
 /// Where the loop hands its results, in frame order.
 pub trait Sink {
-    /// Told before the first frame, and again where the camera or the size changes: the
-    /// rectified camera, a result of the shape to come, whether views will have colour.
+    /// Told before the first frame, and again where the camera or the size changes.
     ///
     /// # Errors
     /// When what is needed for the frames to come can't be made.
-    fn begin(
-        &mut self,
-        _camera: &Camera,
-        _shape: &FrameResult,
-        _colour: bool,
-    ) -> Result<(), SinkError> {
+    fn begin(&mut self, _announced: &Announced<'_>) -> Result<(), SinkError> {
         Ok(())
     }
 

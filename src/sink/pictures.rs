@@ -16,11 +16,11 @@ use std::{
 };
 
 use super::{
-    Save, SaveSet, SinkError, View,
+    Announced, Save, SaveSet, SinkError, View,
     overlay::{Overlay, paint_disparity},
     summary::Pictures,
 };
-use crate::frame::{Camera, FrameResult, Image, Rgb, png};
+use crate::frame::{FrameResult, Image, MonoImage, Rgb, Size, png};
 
 /// What to do when pictures can't be written as fast as they come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,8 +36,11 @@ pub enum Full {
 const POOL: usize = 8;
 
 struct Job {
-    left: Image<u8>,
+    left: Option<Image<u8>>,
     left_rgb: Option<Rgb>,
+    mono: Option<MonoImage>,
+    /// Whether this frame has a mono picture.
+    mono_there: bool,
     result: FrameResult,
 }
 
@@ -59,8 +62,8 @@ pub struct PictureWriter {
 }
 
 impl PictureWriter {
-    /// Makes the folders in `out` and starts the thread. Results have the shape of `shape`;
-    /// `colour` tells whether the views come with colour.
+    /// Makes the folders in `out` and starts the thread. What the frames to come do not have
+    /// gets no pictures.
     ///
     /// # Errors
     /// When a folder can't be made or the thread not be started.
@@ -68,21 +71,31 @@ impl PictureWriter {
         out: &Path,
         save: SaveSet,
         full: Full,
-        camera: Camera,
-        shape: &FrameResult,
-        colour: bool,
+        announced: &Announced<'_>,
     ) -> Result<Self, SinkError> {
-        for kind in save.iter() {
+        let Announced {
+            shape,
+            colour,
+            mono,
+            ..
+        } = *announced;
+        let kinds: Vec<Save> = save.pictures().filter(|kind| kind.is_in(shape)).collect();
+        for kind in &kinds {
             let folder = out.join(kind.name());
             fs::create_dir_all(&folder).map_err(SinkError::io(folder))?;
         }
-        let size = shape.disparity.size();
+        let size = shape.street.as_ref().map(|street| street.disparity.size());
+        // Only the overlay shows pictures.
+        let shown = |size: Option<Size>| size.filter(|_| kinds.contains(&Save::Overlay));
+        let mono = mono.filter(|_| kinds.contains(&Save::Overlay));
         let (jobs, todo) = sync_channel::<Box<Job>>(POOL);
         let (done, free) = sync_channel(POOL);
         for _ in 0..POOL {
             let job = Job {
-                left: Image::new(size.width, size.height),
-                left_rgb: colour.then(|| Rgb::new(size.width, size.height)),
+                left: shown(size).map(|s| Image::new(s.width, s.height)),
+                left_rgb: shown(size.filter(|_| colour)).map(|s| Rgb::new(s.width, s.height)),
+                mono: mono.map(|(kind, size)| MonoImage::new(kind, size)),
+                mono_there: false,
                 result: shape.clone(),
             };
             // There is room for all of them.
@@ -91,9 +104,9 @@ impl PictureWriter {
         let shared = Arc::new(Shared::default());
         let mut painter = Painter {
             out: out.to_owned(),
-            save,
-            overlay: Overlay::new(size, camera),
-            colour: Rgb::new(size.width, size.height),
+            kinds,
+            overlay: Overlay::new(announced),
+            colour: size.map(|s| Rgb::new(s.width, s.height)),
         };
         let thread = thread::Builder::new().name("pictures".into()).spawn({
             let shared = shared.clone();
@@ -144,8 +157,14 @@ impl PictureWriter {
             },
         };
         let mut job = job;
-        job.left.copy_from(view.left);
+        if let (Some(to), Some(from)) = (&mut job.left, view.left) {
+            to.copy_from(from);
+        }
         if let (Some(to), Some(from)) = (&mut job.left_rgb, view.left_rgb) {
+            to.copy_from(from);
+        }
+        job.mono_there = view.mono.is_some();
+        if let (Some(to), Some(from)) = (&mut job.mono, view.mono) {
             to.copy_from(from);
         }
         job.result.copy_from(result);
@@ -195,32 +214,40 @@ impl Drop for PictureWriter {
 
 struct Painter {
     out: PathBuf,
-    save: SaveSet,
+    kinds: Vec<Save>,
     overlay: Overlay,
-    colour: Rgb,
+    colour: Option<Rgb>,
 }
 
 impl Painter {
     fn write(&mut self, job: &Job, written: &AtomicU64) -> Result<(), SinkError> {
-        let Job {
-            left,
-            left_rgb,
-            result,
-        } = job;
+        let Job { result, .. } = job;
         let name = format!("{:06}.png", result.id.number);
-        for kind in self.save.iter() {
+        for &kind in &self.kinds {
             let path = self.out.join(kind.name()).join(&name);
-            let file = match kind {
-                Save::Overlay => {
-                    let left_rgb = left_rgb.as_ref();
-                    let picture = self.overlay.draw(View { left, left_rgb }, result);
-                    png::write_rgb(&path, picture)
+            let file = match (kind, &result.street, &result.foreground) {
+                (Save::Overlay, ..) => {
+                    let view = View {
+                        left: job.left.as_ref(),
+                        left_rgb: job.left_rgb.as_ref(),
+                        mono: job.mono.as_ref().filter(|_| job.mono_there),
+                    };
+                    png::write_rgb(&path, self.overlay.draw(view, result))
                 }
-                Save::Disparity => png::write_disparity(&path, &result.disparity),
-                Save::DisparityColour => {
-                    paint_disparity(self.overlay.ramp(), &result.disparity, &mut self.colour);
-                    png::write_rgb(&path, &self.colour)
+                (Save::Disparity, Some(street), _) => {
+                    png::write_disparity(&path, &street.disparity)
                 }
+                (Save::DisparityColour, Some(street), _) => {
+                    match (self.overlay.ramp(), &mut self.colour) {
+                        (Some(ramp), Some(colour)) => {
+                            paint_disparity(ramp, &street.disparity, colour);
+                            png::write_rgb(&path, colour)
+                        }
+                        _ => continue,
+                    }
+                }
+                (Save::Foreground, _, Some(foreground)) => png::write_grey(&path, &foreground.mask),
+                _ => continue,
             };
             file.map_err(SinkError::io(path))?;
             written.fetch_add(1, Ordering::Relaxed);

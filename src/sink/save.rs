@@ -1,6 +1,8 @@
 use std::{fmt, str::FromStr};
 
-/// A kind of picture that `--save` can ask for; each goes into a folder of its name.
+use crate::frame::FrameResult;
+
+/// What `--save` can ask for: pictures, each kind in a folder of its name, and the list of logos.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Save {
     /// The left image with its stixels.
@@ -9,11 +11,29 @@ pub enum Save {
     Disparity,
     /// Disparity in the colours of its distances, for the eye.
     DisparityColour,
+    /// The mask of what moves: 255 moving, 127 shadow, else 0.
+    Foreground,
+    /// `logos.csv`, which is written wherever that stage runs.
+    Logos,
 }
 
 impl Save {
     /// All kinds.
-    pub const ALL: [Save; 3] = [Save::Overlay, Save::Disparity, Save::DisparityColour];
+    pub const ALL: [Save; 5] = [
+        Save::Overlay,
+        Save::Disparity,
+        Save::DisparityColour,
+        Save::Foreground,
+        Save::Logos,
+    ];
+
+    /// The kinds of pictures.
+    pub const PICTURES: [Save; 4] = [
+        Save::Overlay,
+        Save::Disparity,
+        Save::DisparityColour,
+        Save::Foreground,
+    ];
 
     /// The name on the command line and of the folder.
     pub const fn name(self) -> &'static str {
@@ -21,19 +41,33 @@ impl Save {
             Save::Overlay => "overlay",
             Save::Disparity => "disparity",
             Save::DisparityColour => "disparity-colour",
+            Save::Foreground => "foreground",
+            Save::Logos => "logos",
+        }
+    }
+}
+
+impl Save {
+    /// Whether results of this shape have it.
+    pub fn is_in(self, shape: &FrameResult) -> bool {
+        match self {
+            Save::Overlay => true,
+            Save::Disparity | Save::DisparityColour => shape.street.is_some(),
+            Save::Foreground => shape.foreground.is_some(),
+            Save::Logos => shape.logos.is_some(),
         }
     }
 }
 
 /// Names with a fixed meaning whose results this build does not compute.
-const NOT_COMPUTED: [&str; 3] = ["foreground", "labels", "logos"];
+const NOT_COMPUTED: [&str; 1] = ["labels"];
 
-/// Which pictures to save.
+/// What to save.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SaveSet([bool; Save::ALL.len()]);
 
 impl SaveSet {
-    /// No pictures.
+    /// Nothing.
     pub const NONE: Self = Self([false; Save::ALL.len()]);
 
     /// These as well.
@@ -50,6 +84,13 @@ impl SaveSet {
     /// Whether nothing is asked for.
     pub fn is_empty(self) -> bool {
         self == Self::NONE
+    }
+
+    /// The pictures that are asked for, in the order of [`Save::ALL`].
+    pub fn pictures(self) -> impl Iterator<Item = Save> {
+        Save::PICTURES
+            .into_iter()
+            .filter(move |&s| self.contains(s))
     }
 
     /// What is asked for, in the order of [`Save::ALL`].
@@ -116,12 +157,13 @@ mod tests {
         let text = |list: &str| list.parse::<SaveSet>().unwrap_err().to_string();
         assert_eq!(
             text("overlay,overlap"),
-            "unknown picture \"overlap\"; expected a list of overlay, disparity, disparity-colour"
+            "unknown picture \"overlap\"; expected a list of overlay, disparity, disparity-colour, \
+             foreground, logos"
         );
         assert_eq!(
             text("labels"),
             "\"labels\" is not computed in this build; expected a list of overlay, disparity, \
-             disparity-colour"
+             disparity-colour, foreground, logos"
         );
     }
 }

@@ -11,7 +11,9 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{SinkError, digest::Digests};
-use crate::frame::{Gap, GapSet, MAX_STAGES, Outcome, Timing};
+use crate::frame::{
+    ForegroundState, FrameResult, Gap, GapSet, MAX_STAGES, MotionState, Outcome, Timing,
+};
 
 /// A JSON object whose keys keep their order.
 #[derive(Clone, Debug, PartialEq)]
@@ -150,6 +152,12 @@ pub struct Summary {
     pub stages: Ordered<StageSummary>,
     /// For the frames as a whole.
     pub frame: FrameSummary,
+    /// For each state of motion the number of frames in it, where it is computed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub motion: Option<Ordered<u64>>,
+    /// For each state of the foreground the number of frames in it, where it is computed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreground: Option<Ordered<u64>>,
     /// Whether the replay was stopped before the end of its drive: then the digest is that of a
     /// part.
     #[serde(default)]
@@ -273,6 +281,8 @@ pub struct Statistics {
     frame_outcomes: [u64; 4],
     jitter: Durations,
     previous_ns: Option<u64>,
+    motion: Option<[u64; MotionState::ALL.len()]>,
+    foreground: Option<[u64; ForegroundState::ALL.len()]>,
 }
 
 impl Default for Statistics {
@@ -292,6 +302,8 @@ impl Statistics {
             frame_outcomes: [0; 4],
             jitter: Durations::new(),
             previous_ns: None,
+            motion: None,
+            foreground: None,
         }
     }
 
@@ -327,6 +339,16 @@ impl Statistics {
         }
     }
 
+    /// Counts in which states of motion and foreground a frame is.
+    pub fn states(&mut self, result: &FrameResult) {
+        if let Some(motion) = &result.motion {
+            self.motion.get_or_insert_default()[motion.state as usize] += 1;
+        }
+        if let Some(foreground) = &result.foreground {
+            self.foreground.get_or_insert_default()[foreground.state as usize] += 1;
+        }
+    }
+
     /// Counts a gap.
     pub fn gap(&mut self, gap: Gap) {
         self.gaps[gap as usize] += 1;
@@ -355,10 +377,20 @@ impl Statistics {
                 late: self.frame_outcomes[Outcome::Late as usize],
                 jitter: self.jitter.percentiles(),
             },
+            motion: self
+                .motion
+                .map(|counts| named(MotionState::ALL.map(MotionState::name), counts)),
+            foreground: self
+                .foreground
+                .map(|counts| named(ForegroundState::ALL.map(ForegroundState::name), counts)),
             provenance: provenance.clone(),
             ..Summary::default()
         }
     }
+}
+
+fn named<const N: usize>(names: [&str; N], counts: [u64; N]) -> Ordered<u64> {
+    Ordered(names.map(str::to_owned).into_iter().zip(counts).collect())
 }
 
 #[cfg(test)]

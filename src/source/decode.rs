@@ -2,12 +2,13 @@
 use std::{io::ErrorKind, path::Path};
 
 use super::{
-    Drive, FrameFiles, Segment,
+    Drive, FrameFiles, MonoSegment, Segment, StereoFiles, StereoSegment,
     drive::Stored,
     picture::{Picture, PictureError, PictureReader},
+    prefetch::WARNINGS,
     prepare::Prepare,
 };
-use crate::frame::{FrameSet, Gap, INVALID, Image, Size};
+use crate::frame::{FrameSet, Gap, INVALID, Image, MonoFrame, MonoImage, Size, StereoFrame};
 
 /// Why a frame is a gap.
 #[derive(Debug)]
@@ -29,42 +30,177 @@ impl Fault {
 
 /// Reads the frames of one segment, keeping its memory.
 pub(super) struct Loader {
-    file_size: Size,
-    prepare: Prepare,
-    stored: StoredUnits,
-    size: Size,
-    colour: bool,
-    has_right: bool,
-    stored_disparity: bool,
+    stereo: Option<StereoLoader>,
+    mono: Option<MonoLoader>,
     reader: PictureReader,
+}
+
+struct StereoLoader {
+    segment: StereoSegment,
+    stored: StoredUnits,
     // One for each kind of file, so that their memory keeps its kind and size.
     left: Picture,
     right: Picture,
     disparity: Picture,
 }
 
+struct MonoLoader {
+    segment: MonoSegment,
+    picture: Picture,
+    /// Pictures that could not be read beside a stereo frame.
+    faults: usize,
+}
+
 impl Loader {
     pub fn new(drive: &Drive, segment: &Segment) -> Self {
         Self {
-            file_size: segment.file_size,
-            prepare: segment.prepare.clone(),
-            stored: StoredUnits::new(drive.stored),
-            size: segment.size,
-            colour: segment.colour,
-            has_right: segment.has_right,
-            stored_disparity: segment.stored_disparity,
+            stereo: segment.stereo.clone().map(|segment| StereoLoader {
+                segment,
+                stored: StoredUnits::new(drive.stored),
+                left: Picture::default(),
+                right: Picture::default(),
+                disparity: Picture::default(),
+            }),
+            mono: segment.mono.clone().map(|segment| MonoLoader {
+                segment,
+                picture: Picture::default(),
+                faults: 0,
+            }),
             reader: PictureReader::new(),
-            left: Picture::default(),
-            right: Picture::default(),
-            disparity: Picture::default(),
         }
     }
 
     /// A frame set of the shape that this segment fills.
     pub fn frame_set(&self) -> FrameSet {
-        let Size { width, height } = self.size;
+        let stereo = self.stereo.as_ref().map(|s| s.segment.frame());
         FrameSet {
-            id: Default::default(),
+            stereo,
+            mono: self.mono.as_ref().map(|m| m.segment.frame()),
+            ..FrameSet::default()
+        }
+    }
+
+    /// Whether a frame set has that shape.
+    pub fn fits(&self, set: &FrameSet) -> bool {
+        let stereo = match (&self.stereo, &set.stereo) {
+            (Some(loader), Some(frame)) => loader.segment.fits(frame),
+            (None, None) => true,
+            _ => false,
+        };
+        let mono = match (&self.mono, &set.mono) {
+            (Some(loader), Some(frame)) => loader.segment.fits(frame),
+            (None, None) => true,
+            _ => false,
+        };
+        stereo && mono
+    }
+
+    /// Fills a frame set that fits. After a fault it holds anything.
+    pub fn load(&mut self, files: &FrameFiles, set: &mut FrameSet) -> Result<(), Fault> {
+        set.id = files.id;
+        set.speed_mps = files.speed_mps;
+        if let (Some(loader), Some(files), Some(frame)) =
+            (&mut self.stereo, &files.stereo, &mut set.stereo)
+        {
+            loader.load(&mut self.reader, files, frame)?;
+        }
+        let (Some(loader), Some(frame)) = (&mut self.mono, &mut set.mono) else {
+            return Ok(());
+        };
+        let Some(file) = &files.mono else {
+            frame.gap = Some(Gap::Unsynchronised);
+            return Ok(());
+        };
+        frame.gap = None;
+        frame.timestamp = file.timestamp;
+        let loaded = loader.load(&mut self.reader, &file.file, &mut frame.image);
+        match loaded {
+            // The street does not go with the mono camera.
+            Err(fault) if self.stereo.is_some() => {
+                frame.gap = Some(fault.gap);
+                loader.tell(files.id.index, &fault);
+                Ok(())
+            }
+            loaded => loaded,
+        }
+    }
+}
+
+impl StereoLoader {
+    fn load(
+        &mut self,
+        reader: &mut PictureReader,
+        files: &StereoFiles,
+        frame: &mut StereoFrame,
+    ) -> Result<(), Fault> {
+        let StereoSegment {
+            file_size, prepare, ..
+        } = &self.segment;
+        read(reader, &files.left, *file_size, &mut self.left)?;
+        if let (Some(path), Some(_)) = (&files.right, &frame.right) {
+            read(reader, path, *file_size, &mut self.right)?;
+        }
+        if let (Some(path), Some(stored)) = (&files.disparity, &mut frame.stored_disparity) {
+            read(reader, path, *file_size, &mut self.disparity)?;
+            self.stored
+                .read(prepare, &self.disparity, stored)
+                .map_err(|text| Fault {
+                    gap: Gap::Unreadable,
+                    text: format!("{}: {text}", path.display()),
+                })?;
+        }
+        prepare.grey(&self.left, &mut frame.left);
+        if let Some(rgb) = &mut frame.left_rgb {
+            prepare.rgb(&self.left, rgb);
+        }
+        if let Some(right) = &mut frame.right {
+            prepare.grey(&self.right, right);
+        }
+        Ok(())
+    }
+}
+
+impl MonoLoader {
+    fn load(
+        &mut self,
+        reader: &mut PictureReader,
+        path: &Path,
+        image: &mut MonoImage,
+    ) -> Result<(), Fault> {
+        let MonoSegment {
+            file_size, prepare, ..
+        } = &self.segment;
+        read(reader, path, *file_size, &mut self.picture)?;
+        if prepare.mono(&self.picture, image) {
+            return Ok(());
+        }
+        let (found, first) = (self.picture.kind(), image.kind().name());
+        Err(Fault {
+            gap: Gap::Unreadable,
+            text: format!("{}: {found}, but the first is {first}", path.display()),
+        })
+    }
+
+    fn tell(&mut self, frame: usize, fault: &Fault) {
+        self.faults += 1;
+        let level = if self.faults <= WARNINGS {
+            log::Level::Warn
+        } else {
+            log::Level::Debug
+        };
+        log::log!(
+            level,
+            "frame {frame}: no mono picture: {}: {}",
+            fault.gap,
+            fault.text
+        );
+    }
+}
+
+impl StereoSegment {
+    fn frame(&self) -> StereoFrame {
+        let Size { width, height } = self.size;
+        StereoFrame {
             left: Image::new(width, height),
             right: self.has_right.then(|| Image::new(width, height)),
             left_rgb: self.colour.then(|| Image::new(width, height)),
@@ -74,47 +210,25 @@ impl Loader {
         }
     }
 
-    /// Whether a frame set has that shape.
-    pub fn fits(&self, set: &FrameSet) -> bool {
+    fn fits(&self, frame: &StereoFrame) -> bool {
         let of = |size: Option<Size>, wanted: bool| size == wanted.then_some(self.size);
-        set.left.size() == self.size
-            && of(set.right.as_ref().map(Image::size), self.has_right)
-            && of(set.left_rgb.as_ref().map(Image::size), self.colour)
+        frame.left.size() == self.size
+            && of(frame.right.as_ref().map(Image::size), self.has_right)
+            && of(frame.left_rgb.as_ref().map(Image::size), self.colour)
             && of(
-                set.stored_disparity.as_ref().map(Image::size),
+                frame.stored_disparity.as_ref().map(Image::size),
                 self.stored_disparity,
             )
     }
+}
 
-    /// Fills a frame set that fits. After a fault it holds anything.
-    pub fn load(&mut self, files: &FrameFiles, set: &mut FrameSet) -> Result<(), Fault> {
-        set.id = files.id;
-        read(
-            &mut self.reader,
-            &files.left,
-            self.file_size,
-            &mut self.left,
-        )?;
-        if let (Some(path), Some(_)) = (&files.right, &set.right) {
-            read(&mut self.reader, path, self.file_size, &mut self.right)?;
-        }
-        if let (Some(path), Some(stored)) = (&files.disparity, &mut set.stored_disparity) {
-            read(&mut self.reader, path, self.file_size, &mut self.disparity)?;
-            self.stored
-                .read(&self.prepare, &self.disparity, stored)
-                .map_err(|text| Fault {
-                    gap: Gap::Unreadable,
-                    text: format!("{}: {text}", path.display()),
-                })?;
-        }
-        self.prepare.grey(&self.left, &mut set.left);
-        if let Some(rgb) = &mut set.left_rgb {
-            self.prepare.rgb(&self.left, rgb);
-        }
-        if let Some(right) = &mut set.right {
-            self.prepare.grey(&self.right, right);
-        }
-        Ok(())
+impl MonoSegment {
+    fn frame(&self) -> MonoFrame {
+        MonoFrame::new(self.kind, self.size)
+    }
+
+    fn fits(&self, frame: &MonoFrame) -> bool {
+        (frame.image.kind(), frame.image.size()) == (self.kind, self.size)
     }
 }
 

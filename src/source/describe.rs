@@ -2,10 +2,13 @@
 use std::{fmt::Write as _, io::ErrorKind, path::Path};
 
 use super::{
-    Drive, FrameFiles, Segment,
+    Drive, FrameFiles, MonoSegment, SPEED, Segment, StereoSegment,
     picture::{self, PictureError},
 };
-use crate::{calib::Rig, frame::Gap};
+use crate::{
+    calib::Rig,
+    frame::{Gap, Size},
+};
 
 /// How many gaps are listed one by one.
 const LISTED: usize = 10;
@@ -39,11 +42,26 @@ pub fn describe(drive: &Drive) -> String {
             );
             line("segment", &places);
         }
-        line("pictures", &pictures(segment));
-        line("camera", &camera(&segment.rig));
-        for warning in segment.rig.warnings() {
-            line("warning", warning);
+        if let Some(stereo) = &segment.stereo {
+            line("pictures", &pictures(stereo));
+            line("camera", &camera(&stereo.rig));
+            for warning in stereo.rig.warnings() {
+                line("warning", warning);
+            }
         }
+        if let Some(camera) = &segment.mono {
+            line("mono", &mono(camera));
+        }
+    }
+    if !drive.mono_times().is_empty() {
+        line("mono times", drive.mono_times());
+    }
+    if drive.has_speeds() {
+        let known = frames.iter().filter(|f| f.speed_mps.is_some()).count();
+        line(
+            "speed",
+            &format!("{SPEED}: known for {known} of {} frames", frames.len()),
+        );
     }
     let gaps: Vec<_> = drive
         .segments()
@@ -62,7 +80,7 @@ pub fn describe(drive: &Drive) -> String {
     text
 }
 
-fn pictures(segment: &Segment) -> String {
+fn pictures(segment: &StereoSegment) -> String {
     let mut text = segment.size.to_string();
     if segment.size != segment.file_size {
         text += &format!(" (files {})", segment.file_size);
@@ -82,6 +100,14 @@ fn pictures(segment: &Segment) -> String {
     text
 }
 
+fn mono(segment: &MonoSegment) -> String {
+    let mut text = segment.size.to_string();
+    if segment.size != segment.file_size {
+        text += &format!(" (files {})", segment.file_size);
+    }
+    text + ", " + segment.kind.name()
+}
+
 fn camera(rig: &Rig) -> String {
     if let Some(c) = rig.rectified_camera() {
         return format!(
@@ -98,9 +124,9 @@ fn camera(rig: &Rig) -> String {
 
 /// The gap that the heads of a frame's files show.
 fn foreseen(segment: &Segment, files: &FrameFiles) -> Option<(Gap, String)> {
-    let check = |path: &Path| {
+    let check = |path: &Path, expected: Size| {
         let (gap, reason) = match picture::size(path) {
-            Ok(size) if size == segment.file_size => return None,
+            Ok(size) if size == expected => return None,
             Ok(size) => (Gap::SizeChanged, format!("{size} px")),
             Err(PictureError::Io(e)) if e.kind() == ErrorKind::NotFound => {
                 (Gap::Missing, "not there".into())
@@ -109,12 +135,25 @@ fn foreseen(segment: &Segment, files: &FrameFiles) -> Option<(Gap, String)> {
         };
         Some((gap, format!("{}: {reason}", path.display())))
     };
-    [
-        Some(&files.left),
-        files.right.as_ref(),
-        files.disparity.as_ref(),
-    ]
-    .into_iter()
-    .flatten()
-    .find_map(|path| check(path))
+    let stereo = segment.stereo.as_ref().zip(files.stereo.as_ref());
+    let stereo = stereo.and_then(|(segment, files)| {
+        [
+            Some(&files.left),
+            files.right.as_ref(),
+            files.disparity.as_ref(),
+        ]
+        .into_iter()
+        .flatten()
+        .find_map(|path| check(path, segment.file_size))
+    });
+    stereo.or_else(|| {
+        let segment = segment.mono.as_ref()?;
+        match &files.mono {
+            Some(mono) => check(&mono.file, segment.file_size),
+            None => Some((
+                Gap::Unsynchronised,
+                "no mono picture near enough in time".into(),
+            )),
+        }
+    })
 }

@@ -7,15 +7,16 @@ use std::{
 };
 
 use super::{
-    DriveKind, DriveOptions, FrameFiles, SourceError,
+    DriveKind, DriveOptions, FrameFiles, SourceError, StereoFiles,
     layout::{self, Layout, OwnCalibration, Times},
     options::MaskSource,
     picture::{self, Picture, PictureError},
     prepare::{Prepare, mask_of_polygons},
+    speed,
 };
 use crate::{
     calib::{self, Rig},
-    frame::{Mask, Size, Timestamp},
+    frame::{Mask, PixelKind, Size, Timestamp},
 };
 
 /// The largest images for the stages, px: 8K video. Their plans take some 30 bytes a pixel.
@@ -25,20 +26,40 @@ pub(super) const MAX_STAGE_PIXELS: usize = 1 << 25;
 /// starts cold.
 #[derive(Clone, Debug)]
 pub struct Segment {
+    /// Places in the drive, as [`crate::frame::FrameId::index`] counts them.
+    pub frames: Range<usize>,
+    /// What the stereo camera gives; `None` on a mono drive.
+    pub stereo: Option<StereoSegment>,
+    /// What the mono camera gives, where there is one.
+    pub mono: Option<MonoSegment>,
+}
+
+/// The stereo images of a segment.
+#[derive(Clone, Debug)]
+pub struct StereoSegment {
     /// The cameras of the images as they leave the source: after crop and scale.
     pub rig: Rig,
     /// Size of the images, after crop and scale.
     pub size: Size,
     /// Pixels of the left image never to be used, after crop and scale: 0 there, else 255.
     pub mask: Option<Mask>,
-    /// Places in the drive, as [`crate::frame::FrameId::index`] counts them.
-    pub frames: Range<usize>,
     /// Frame sets bring the left image in colour too.
     pub colour: bool,
     /// Frame sets bring a right image.
     pub has_right: bool,
     /// Frame sets bring stored disparities.
     pub stored_disparity: bool,
+    pub(super) file_size: Size,
+    pub(super) prepare: Prepare,
+}
+
+/// The mono images of a segment.
+#[derive(Clone, Debug)]
+pub struct MonoSegment {
+    /// What they are made of: what the first picture is.
+    pub kind: PixelKind,
+    /// Their size, after crop and scale.
+    pub size: Size,
     pub(super) file_size: Size,
     pub(super) prepare: Prepare,
 }
@@ -61,6 +82,8 @@ pub struct Drive {
     total: usize,
     times: String,
     calibration: String,
+    mono_times: String,
+    speeds: bool,
     pub(super) stored: Stored,
 }
 
@@ -76,6 +99,7 @@ impl Drive {
     pub fn open(path: &Path, options: &DriveOptions) -> Result<Self, SourceError> {
         options.input.validate()?;
         options.source.validate()?;
+        options.mono.validate()?;
         let Layout {
             kind,
             mut frames,
@@ -84,29 +108,83 @@ impl Drive {
             times,
         } = layout::recognise(path, options)?;
         let times = set_times(&mut frames, times, options.source.rate_hz);
+        let speeds = speed::attach(path, &mut frames)?;
         let total = frames.len();
         let range = part(options.frames.clone(), total)?;
         if let Some(dir) = &options.disparity {
             layout::match_disparities(dir, &mut frames)?;
         }
-        let frames: Arc<[FrameFiles]> = frames[range.clone()].into();
-        let stored = Stored {
-            scale: options.source.disparity_scale,
-            zero_is_measured: options.zero_is_measured,
+        let mut drive = Self {
+            kind,
+            path: path.into(),
+            frames: Arc::new([]),
+            segments: Arc::new([]),
+            total,
+            times,
+            calibration: String::new(),
+            mono_times: String::new(),
+            speeds,
+            stored: Stored {
+                scale: options.source.disparity_scale,
+                zero_is_measured: options.zero_is_measured,
+            },
         };
-        // The range holds a frame, so there is a first one. Small files can hold large pictures.
-        if let Ok(size) = picture::size(&frames[0].left) {
-            prepare(options, &frames[0].left, size)?;
+        if let DriveKind::Mono(_) = kind {
+            drive.frames = frames[range.clone()].into();
+            drive.calibration = "none: no stereo".into();
+            if options.input.changes_geometry() || options.input.mask.is_some() {
+                log::warn!("[input] is for stereo pictures; those of a mono drive go by [mono]");
+            }
+            drive.segments = Arc::new([Segment {
+                // The range holds a frame, so there is a first one.
+                mono: Some(mono_segment(options, drive.frames[0].picture())?),
+                stereo: None,
+                frames: range,
+            }]);
+            return Ok(drive);
         }
-        let (file_size, colour) = first_frame(&frames[0], stored)?;
+        let mono = layout::mono::attach(path, &mut frames, &options.mono)?;
+        drive.frames = frames[range.clone()].into();
+        let (mut segments, calibration) =
+            drive.stereo_segments(options, calibration, range, pair)?;
+        if let Some(camera) = mono {
+            let first = drive.frames.iter().find_map(|f| f.mono.as_ref());
+            let first = first.map_or(camera.first.as_path(), |m| m.file.as_path());
+            let mono = mono_segment(options, first)?;
+            for segment in &mut segments {
+                segment.mono = Some(mono.clone());
+            }
+            let tolerance = camera.tolerance_ns as f64 / 1e6;
+            drive.mono_times = format!("{}, within {tolerance:.3} ms", camera.times);
+        }
+        drive.segments = segments.into();
+        drive.calibration = calibration;
+        Ok(drive)
+    }
+
+    /// The parts of one size and rig, and where the calibration comes from.
+    fn stereo_segments(
+        &self,
+        options: &DriveOptions,
+        calibration: OwnCalibration,
+        range: Range<usize>,
+        pair: calib::Pair,
+    ) -> Result<(Vec<Segment>, String), SourceError> {
+        let frames = &self.frames;
+        let stereo: Vec<&StereoFiles> = frames.iter().filter_map(|f| f.stereo.as_ref()).collect();
+        // The range holds a frame, so there is a first one. Small files can hold large pictures.
+        if let Ok(size) = picture::size(&stereo[0].left) {
+            prepare(options, &stereo[0].left, size)?;
+        }
+        let (file_size, colour) = first_frame(stereo[0], self.stored)?;
         let mut rigs = Rigs::new(options, calibration, range.start, pair)?;
         let masks = Masks::new(options)?;
         let mut segments: Vec<Segment> = Vec::new();
         let mut files_rig: Option<Rig> = None;
         let mut size = file_size;
-        for (at, files) in frames.iter().enumerate() {
+        for (at, files) in stereo.into_iter().enumerate() {
             let rig = rigs.of(at)?;
-            if kind == DriveKind::KittiStereo && at > 0 {
+            if self.kind == DriveKind::KittiStereo && at > 0 {
                 // The calibration has the word: a picture of another size is a gap then. Where it
                 // states none, an unreadable picture is a gap of the segment that it stands in.
                 size = match rig.image_size() {
@@ -116,7 +194,7 @@ impl Drive {
             }
             let index = range.start + at;
             if let Some(segment) = segments.last_mut()
-                && segment.file_size == size
+                && segment.stereo.as_ref().is_some_and(|s| s.file_size == size)
                 && files_rig.as_ref().is_some_and(|before| same(before, &rig))
             {
                 segment.frames.end = index + 1;
@@ -143,18 +221,21 @@ impl Drive {
             }
             let prepare = prepare(options, &files.left, size)?;
             segments.push(Segment {
-                rig: adjusted(&rig, size, &prepare),
-                size: prepare.size(),
-                mask: masks.of(size, &prepare)?,
                 frames: index..index + 1,
-                colour,
-                has_right: files.right.is_some(),
-                stored_disparity: files.disparity.is_some(),
-                file_size: size,
-                prepare,
+                stereo: Some(StereoSegment {
+                    rig: adjusted(&rig, size, &prepare),
+                    size: prepare.size(),
+                    mask: masks.of(size, &prepare)?,
+                    colour,
+                    has_right: files.right.is_some(),
+                    stored_disparity: files.disparity.is_some(),
+                    file_size: size,
+                    prepare,
+                }),
+                mono: None,
             });
             files_rig = Some(rig);
-            if kind != DriveKind::KittiStereo {
+            if self.kind != DriveKind::KittiStereo {
                 // One rig, and another size in mid-drive is a gap.
                 if let Some(segment) = segments.last_mut() {
                     segment.frames.end = range.end;
@@ -162,16 +243,7 @@ impl Drive {
                 break;
             }
         }
-        Ok(Self {
-            kind,
-            path: path.into(),
-            frames,
-            segments: segments.into(),
-            total,
-            times,
-            calibration: rigs.name,
-            stored,
-        })
+        Ok((segments, rigs.name))
     }
 
     /// How it is laid out.
@@ -209,6 +281,22 @@ impl Drive {
         &self.calibration
     }
 
+    /// Whether it has no stereo camera.
+    pub fn is_mono(&self) -> bool {
+        matches!(self.kind, DriveKind::Mono(_))
+    }
+
+    /// Where the time stamps of a mono camera beside the stereo camera come from, and how near a
+    /// picture must be, in words; empty without one.
+    pub fn mono_times(&self) -> &str {
+        &self.mono_times
+    }
+
+    /// Whether the vehicle's speed is recorded.
+    pub fn has_speeds(&self) -> bool {
+        self.speeds
+    }
+
     /// Where the frames of a segment lie in [`Drive::frames`].
     pub(super) fn slots(&self, segment: &Segment) -> Range<usize> {
         let first = self.frames.first().map_or(0, |f| f.id.index);
@@ -222,11 +310,10 @@ impl Drive {
 
 /// What becomes of pictures of this size.
 fn prepare(options: &DriveOptions, path: &Path, size: Size) -> Result<Prepare, SourceError> {
-    let prepare = Prepare {
-        part: options.input.part_of(size)?,
-        scale_down: options.input.scale_down,
-        shift_bits: options.input.shift_bits,
-    };
+    within_bounds(options.input.prepare(size)?, path)
+}
+
+fn within_bounds(prepare: Prepare, path: &Path) -> Result<Prepare, SourceError> {
     let found = prepare.size();
     if found.area() > MAX_STAGE_PIXELS {
         return Err(SourceError::TooLarge {
@@ -235,6 +322,27 @@ fn prepare(options: &DriveOptions, path: &Path, size: Size) -> Result<Prepare, S
         });
     }
     Ok(prepare)
+}
+
+/// Decodes the first picture of a mono camera whole.
+fn mono_segment(options: &DriveOptions, path: &Path) -> Result<MonoSegment, SourceError> {
+    // Small files can hold large pictures.
+    if let Ok(size) = picture::size(path) {
+        within_bounds(options.mono.prepare(size)?, path)?;
+    }
+    let first = first_picture(path)?;
+    let file_size = first.size();
+    let prepare = within_bounds(options.mono.prepare(file_size)?, path)?;
+    Ok(MonoSegment {
+        kind: match first {
+            Picture::Grey8(_) => PixelKind::Grey8,
+            Picture::Grey16(_) => PixelKind::Grey16,
+            Picture::Rgb8(_) => PixelKind::Rgb8,
+        },
+        size: prepare.size(),
+        file_size,
+        prepare,
+    })
 }
 
 /// The frames asked for; an end beyond the drive is its end.
@@ -256,13 +364,13 @@ fn set_times(frames: &mut [FrameFiles], times: Times, rate_hz: f64) -> String {
         Times::Rate => {
             for frame in frames {
                 let ns = frame.id.index as f64 * 1e9 / rate_hz;
-                frame.id.timestamp = Timestamp(ns.round() as u64);
+                frame.set_time(Timestamp(ns.round() as u64));
             }
             format!("no time stamps: taken as {rate_hz} Hz")
         }
         Times::Stamps(stamps, name) => {
             for (frame, &ns) in frames.iter_mut().zip(&stamps) {
-                frame.id.timestamp = Timestamp(ns);
+                frame.set_time(Timestamp(ns));
             }
             let (first, last) = (stamps.first(), stamps.last());
             match (first, last) {
@@ -276,23 +384,24 @@ fn set_times(frames: &mut [FrameFiles], times: Times, rate_hz: f64) -> String {
     }
 }
 
+fn first_picture(path: &Path) -> Result<Picture, SourceError> {
+    picture::read(path).map_err(|error| match error {
+        PictureError::Io(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            SourceError::NoFirstFrame { path: path.into() }
+        }
+        error => SourceError::Picture {
+            path: path.into(),
+            error,
+        },
+    })
+}
+
 /// Decodes the first frame whole; gives its size and whether it has colour.
-fn first_frame(files: &FrameFiles, stored: Stored) -> Result<(Size, bool), SourceError> {
-    let read = |path: &PathBuf| {
-        picture::read(path).map_err(|error| match error {
-            PictureError::Io(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                SourceError::NoFirstFrame { path: path.clone() }
-            }
-            error => SourceError::Picture {
-                path: path.clone(),
-                error,
-            },
-        })
-    };
-    let left = read(&files.left)?;
+fn first_frame(files: &StereoFiles, stored: Stored) -> Result<(Size, bool), SourceError> {
+    let left = first_picture(&files.left)?;
     let others = [&files.right, &files.disparity];
     for path in others.into_iter().flatten() {
-        let other = read(path)?;
+        let other = first_picture(path)?;
         if other.size() != left.size() {
             return Err(SourceError::FirstFrame {
                 path: path.clone(),

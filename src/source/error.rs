@@ -25,7 +25,8 @@ pub enum SourceError {
         "{}: no drive is recognised here. Expected one of: image_l + image_r, image_0 + image_1 or \
          image_2 + image_3 (KITTI odometry); training/image_2 + image_3 with NNNNNN_10.png (KITTI \
          stereo 2015); image_00/data + image_01/data or image_02/data + image_03/data (KITTI raw); \
-         mav0/cam0/data + mav0/cam1/data (EuRoC); left + right (with --calib)",
+         mav0/cam0/data + mav0/cam1/data (EuRoC); left + right (with --calib); pictures of one \
+         camera in mono, input, image_02/data or frames, or in the folder itself",
         path.display()
     )]
     Unrecognised {

@@ -13,23 +13,34 @@
 //! A drive begins with a whole frame, or it is refused (EuRoC, whose cameras do not start at
 //! once: at the first pair). After that a frame of which a file is missing, damaged or of another size than the first of its segment
 //! is a [`Gap`], in its place.
+//!
+//! # The mono camera
+//! Beside a stereo camera each frame has the mono picture nearest in time, within
+//! [`MonoConfig::tolerance_us`]. Where there is none, or it can't be read, the frame says so
+//! ([`crate::frame::MonoFrame::gap`]) and is a frame all the same. A drive of mono pictures alone
+//! has the frames and gaps of any other; `in000001.jpg` counts frames, too.
 mod decode;
 mod describe;
 mod drive;
 mod error;
 mod layout;
 mod options;
+mod pairing;
 pub mod picture;
 mod prefetch;
 mod prepare;
+mod speed;
 pub mod synth;
 
 pub use describe::describe;
-pub use drive::{Drive, Segment};
+pub use drive::{Drive, MonoSegment, Segment, StereoSegment};
 pub use error::{ExitKind, SourceError};
-pub use layout::{DriveKind, FrameFiles, number_of};
-pub use options::{CameraPair, Crop, DriveOptions, InputConfig, MaskSource, SourceConfig};
+pub use layout::{DriveKind, FrameFiles, MonoFile, StereoFiles, number_of};
+pub use options::{
+    CameraPair, Crop, DriveOptions, InputConfig, MaskSource, MonoConfig, SourceConfig,
+};
 pub use prefetch::Prefetch;
+pub use speed::{SPEED, SPEED_TOLERANCE_NS};
 
 use crate::frame::{FrameId, FrameSet, Gap, Timestamp};
 

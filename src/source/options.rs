@@ -4,13 +4,13 @@ use std::{ops::Range, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::SourceError;
+use super::{SourceError, prepare::Prepare};
 use crate::{
     calib::Pair,
     frame::{Camera, Size},
 };
 
-/// `[input]`: what is done to the pictures before anything else sees them, in this order: 16
+/// `[input]`: what is done to the stereo pictures before anything else sees them, in this order: 16
 /// bits to 8, RGB to grey, crop, scale down.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -93,6 +93,53 @@ impl Default for SourceConfig {
     }
 }
 
+/// `[mono]`: the mono camera, beside a stereo camera or alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MonoConfig {
+    /// How far in time from a stereo frame its mono picture may be, us, 0 to 10000000; without,
+    /// half of what lies between the drive's frames on average.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tolerance_us: Option<u64>,
+    /// The part of each picture to use; all of it without.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub crop: Option<Crop>,
+    /// Averages `n` x `n` pixels to one, 1 to 8, as [`InputConfig::scale_down`].
+    pub scale_down: usize,
+}
+
+impl Default for MonoConfig {
+    fn default() -> Self {
+        Self {
+            tolerance_us: None,
+            crop: None,
+            scale_down: 1,
+        }
+    }
+}
+
+impl MonoConfig {
+    /// The tolerance of a drive of a single frame, which has no period, ns.
+    pub const TOLERANCE_OF_ONE_NS: u64 = 50_000_000;
+
+    /// Refuses values that fit no drive.
+    ///
+    /// # Errors
+    /// With the key, what was found and what is allowed.
+    pub fn validate(&self) -> Result<(), SourceError> {
+        if let Some(us) = self.tolerance_us
+            && us > 10_000_000
+        {
+            return refuse(
+                "mono",
+                "tolerance_us",
+                format!("{us}, expected 0 to 10000000"),
+            );
+        }
+        scale_and_crop("mono", self.scale_down, self.crop)
+    }
+}
+
 /// Two cameras of a KITTI drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -120,6 +167,8 @@ pub struct DriveOptions {
     pub input: InputConfig,
     /// `[source]`.
     pub source: SourceConfig,
+    /// `[mono]`.
+    pub mono: MonoConfig,
     /// `--calib`: goes before `camera` and before what the drive brings.
     pub calib: Option<PathBuf>,
     /// `--disparity`: a folder of stored disparities, matched to the left pictures by file name
@@ -148,19 +197,10 @@ impl InputConfig {
     /// # Errors
     /// With the key, what was found and what is allowed.
     pub fn validate(&self) -> Result<(), SourceError> {
-        if !(1..=8).contains(&self.scale_down) {
-            let text = format!("{}, expected 1 to 8", self.scale_down);
-            return refuse("input", "scale_down", text);
-        }
+        scale_and_crop("input", self.scale_down, self.crop)?;
         if self.shift_bits > 15 {
             let text = format!("{}, expected 0 to 15", self.shift_bits);
             return refuse("input", "shift_bits", text);
-        }
-        if let Some(crop) = self.crop
-            && (crop.width == 0 || crop.height == 0)
-        {
-            let text = format!("{}x{} px has no pixels", crop.width, crop.height);
-            return refuse("input", "crop", text);
         }
         let polygons = match &self.mask {
             Some(MaskSource::Polygon(polygon)) => std::slice::from_ref(polygon),
@@ -183,37 +223,78 @@ impl InputConfig {
         Ok(())
     }
 
-    /// The part of a picture of this size that is used, cut to whole blocks of `scale_down`.
-    pub(super) fn part_of(&self, size: Size) -> Result<Crop, SourceError> {
-        let whole = Crop {
-            x: 0,
-            y: 0,
-            width: size.width,
-            height: size.height,
-        };
-        let mut part = self.crop.unwrap_or(whole);
-        let inside = |from: usize, len: usize, all: usize| {
-            from.checked_add(len).is_some_and(|end| end <= all)
-        };
-        if !inside(part.x, part.width, size.width) || !inside(part.y, part.height, size.height) {
-            let Crop {
-                x,
-                y,
-                width,
-                height,
-            } = part;
-            let text =
-                format!("{width}x{height} px at ({x}, {y}) reach out of a picture of {size} px");
-            return refuse("input", "crop", text);
-        }
-        part.width -= part.width % self.scale_down;
-        part.height -= part.height % self.scale_down;
-        if part.width == 0 || part.height == 0 {
-            let text = format!("{} leaves nothing of {size} px", self.scale_down);
-            return refuse("input", "scale_down", text);
-        }
-        Ok(part)
+    /// What becomes of pictures of this size.
+    pub(super) fn prepare(&self, size: Size) -> Result<Prepare, SourceError> {
+        Ok(Prepare {
+            part: part_of("input", self.crop, self.scale_down, size)?,
+            scale_down: self.scale_down,
+            shift_bits: self.shift_bits,
+        })
     }
+}
+
+impl MonoConfig {
+    /// What becomes of pictures of this size.
+    pub(super) fn prepare(&self, size: Size) -> Result<Prepare, SourceError> {
+        Ok(Prepare {
+            part: part_of("mono", self.crop, self.scale_down, size)?,
+            scale_down: self.scale_down,
+            shift_bits: 0,
+        })
+    }
+}
+
+fn scale_and_crop(
+    section: &'static str,
+    scale_down: usize,
+    crop: Option<Crop>,
+) -> Result<(), SourceError> {
+    if !(1..=8).contains(&scale_down) {
+        let text = format!("{scale_down}, expected 1 to 8");
+        return refuse(section, "scale_down", text);
+    }
+    if let Some(crop) = crop
+        && (crop.width == 0 || crop.height == 0)
+    {
+        let text = format!("{}x{} px has no pixels", crop.width, crop.height);
+        return refuse(section, "crop", text);
+    }
+    Ok(())
+}
+
+/// The part of a picture of this size that is used, cut to whole blocks of `scale_down`.
+fn part_of(
+    section: &'static str,
+    crop: Option<Crop>,
+    scale_down: usize,
+    size: Size,
+) -> Result<Crop, SourceError> {
+    let whole = Crop {
+        x: 0,
+        y: 0,
+        width: size.width,
+        height: size.height,
+    };
+    let mut part = crop.unwrap_or(whole);
+    let inside =
+        |from: usize, len: usize, all: usize| from.checked_add(len).is_some_and(|end| end <= all);
+    if !inside(part.x, part.width, size.width) || !inside(part.y, part.height, size.height) {
+        let Crop {
+            x,
+            y,
+            width,
+            height,
+        } = part;
+        let text = format!("{width}x{height} px at ({x}, {y}) reach out of a picture of {size} px");
+        return refuse(section, "crop", text);
+    }
+    part.width -= part.width % scale_down;
+    part.height -= part.height % scale_down;
+    if part.width == 0 || part.height == 0 {
+        let text = format!("{scale_down} leaves nothing of {size} px");
+        return refuse(section, "scale_down", text);
+    }
+    Ok(part)
 }
 
 impl SourceConfig {

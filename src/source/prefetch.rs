@@ -16,7 +16,7 @@ use super::{
 use crate::frame::{FrameId, FrameSet, Gap, Timestamp};
 
 /// How many gaps of a segment are warned of one by one.
-const WARNINGS: usize = 20;
+pub(super) const WARNINGS: usize = 20;
 
 /// How long the end waits for pictures that are being read.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -197,7 +197,7 @@ impl Shared {
             let result = result.unwrap_or_else(|_| {
                 Err(Fault {
                     gap: Gap::Unreadable,
-                    text: format!("{}: the decoder failed", files.left.display()),
+                    text: format!("{}: the decoder failed", files.picture().display()),
                 })
             });
             self.deliver(at, set, result);

@@ -5,7 +5,25 @@ use super::{
     options::Crop,
     picture::{Picture, grey_of},
 };
-use crate::frame::{Disparity, INVALID, Image, Mask, Rgb, Size};
+use crate::frame::{Disparity, INVALID, Image, Mask, MonoImage, Rgb, Size};
+
+/// One channel of a pixel.
+trait Sample: Into<u32> + Copy {
+    /// From a mean, which is no larger than its samples.
+    fn of(mean: u32) -> Self;
+}
+
+impl Sample for u8 {
+    fn of(mean: u32) -> Self {
+        mean as u8
+    }
+}
+
+impl Sample for u16 {
+    fn of(mean: u32) -> Self {
+        mean as u16
+    }
+}
 
 /// How picture files of one size become images of the frame sets.
 #[derive(Clone, Debug)]
@@ -50,16 +68,31 @@ impl Prepare {
         }
     }
 
+    /// The mono camera's picture: the mean of each block, rounded half up, 16 bits in full. Grey
+    /// of 8 bits becomes colour, and colour grey ([`grey_of`]), as the drive's first picture
+    /// wants it; false where 16 bits are on one side alone.
+    pub fn mono(&self, picture: &Picture, out: &mut MonoImage) -> bool {
+        match (picture, out) {
+            (Picture::Grey16(image), MonoImage::Grey16(out)) => {
+                self.mean(image, |v| [v], |[v]| v, out);
+            }
+            (Picture::Grey16(_), _) | (_, MonoImage::Grey16(_)) => return false,
+            (picture, MonoImage::Grey8(out)) => self.grey(picture, out),
+            (picture, MonoImage::Rgb8(out)) => self.rgb(picture, out),
+        }
+        true
+    }
+
     /// The rows of the part, from its left edge.
     fn row<'a, P>(&self, image: &'a Image<P>, y: usize) -> &'a [P] {
         &image.row(self.part.y + y)[self.part.x..][..self.part.width]
     }
 
-    fn mean<P: Copy, Q, const N: usize>(
+    fn mean<P: Copy, V: Sample, Q, const N: usize>(
         &self,
         image: &Image<P>,
-        channels: impl Fn(P) -> [u8; N],
-        pixel: impl Fn([u8; N]) -> Q,
+        channels: impl Fn(P) -> [V; N],
+        pixel: impl Fn([V; N]) -> Q,
         out: &mut Image<Q>,
     ) {
         let n = self.scale_down;
@@ -75,12 +108,12 @@ impl Prepare {
                 for dy in 0..n {
                     for &from in &self.row(image, y * n + dy)[x * n..][..n] {
                         for (sum, v) in sums.iter_mut().zip(channels(from)) {
-                            *sum += u32::from(v);
+                            *sum += v.into();
                         }
                     }
                 }
                 let area = (n * n) as u32;
-                *to = pixel(sums.map(|sum| ((sum + area / 2) / area) as u8));
+                *to = pixel(sums.map(|sum| V::of((sum + area / 2) / area)));
             }
         }
     }

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use roadloop::{
     frame::{Camera, FrameSet, Gap, Image},
-    source::{Drive, DriveOptions, ExitKind, Next, Prefetch, Source},
+    source::{Drive, DriveOptions, ExitKind, Next, Prefetch, Source, StereoSegment},
 };
 use tempfile::TempDir;
 
@@ -92,11 +92,11 @@ pub fn all(drive: &Drive) -> Vec<Seen> {
     let mut seen = Vec::new();
     visit(drive, |item| {
         seen.push(match item {
-            Ok(set) => Seen::Frame(
-                set.id.number,
-                set.left.get(0, 0),
-                set.right.as_ref().map(|r| r.get(0, 0)),
-            ),
+            Ok(set) => {
+                let stereo = set.stereo.as_ref().unwrap();
+                let right = stereo.right.as_ref().map(|r| r.get(0, 0));
+                Seen::Frame(set.id.number, stereo.left.get(0, 0), right)
+            }
             Err((number, gap)) => Seen::Gap(number, gap),
         });
     });
@@ -118,6 +118,11 @@ pub fn visit(drive: &Drive, mut f: impl FnMut(Result<&FrameSet, (u64, Gap)>)) {
             }
         }
     }
+}
+
+/// The stereo images of a drive's first segment.
+pub fn stereo(drive: &Drive) -> &StereoSegment {
+    drive.segments()[0].stereo.as_ref().unwrap()
 }
 
 pub fn frame(n: u64) -> Seen {

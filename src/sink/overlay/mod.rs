@@ -1,11 +1,15 @@
-//! The picture that people know: the left image with its stixels.
+//! The picture that people know: the left image with its stixels, what moves and logos.
 //!
 //! Objects take the colour of their distance ([`Ramp`]), the ground is tinted violet, the sky
 //! blue; what has no measurement is outlined, not coloured. A dashed line is the horizon, marks
-//! at the left edge are distances on the road. The image keeps its place and size; below it are
-//! [`FOOTER`] rows with frame, time, counts and gaps on the left and the legend on the right.
+//! at the left edge are distances on the road. Foreground is tinted ([`mono`]), logos have their
+//! outline, name and number. The image keeps its place and size; below it are [`FOOTER`] rows with
+//! frame, time, counts and gaps on the left and the legend on the right. A mono camera's picture,
+//! which has foreground and logos then, stands between the two; on a mono drive it is all there
+//! is.
 //! The same result gives the same bytes on any machine.
 mod canvas;
+pub mod mono;
 mod ramp;
 
 use std::fmt::Write as _;
@@ -13,8 +17,9 @@ use std::fmt::Write as _;
 use canvas::{Canvas, LETTER_HEIGHT, LETTER_WIDTH, mixed};
 pub use ramp::{Ramp, paint_disparity};
 
-use super::View;
-use crate::frame::{Camera, Class, FrameResult, INVALID, Image, Rgb, Road, Size, Stixel};
+use super::{Announced, View};
+use crate::frame::{Camera, Class, FrameResult, INVALID, Image, Rgb, Road, Size, Stixel, Street};
+use mono::Panel;
 
 /// Rows below the image.
 pub const FOOTER: usize = 40;
@@ -31,40 +36,73 @@ const INK: [u8; 3] = [230, 232, 236];
 const FAINT: [u8; 3] = [150, 156, 166];
 const WARNING: [u8; 3] = [255, 190, 70];
 
-/// Draws overlays of one image size into one picture.
+/// Draws overlays of one shape into one picture.
 pub struct Overlay {
+    /// Of the left image; nothing on a mono drive.
     size: Size,
-    camera: Camera,
-    ramp: Ramp,
+    metric: Option<(Camera, Ramp)>,
+    /// Of the mono camera's picture.
+    mono: Option<Size>,
+    logo_names: Vec<String>,
     picture: Rgb,
 }
 
 impl Overlay {
-    /// For images of `size` of this camera.
-    pub fn new(size: Size, camera: Camera) -> Self {
+    /// For frames as they are announced.
+    pub fn new(announced: &Announced<'_>) -> Self {
+        let street = announced.shape.street.as_ref();
+        let size = street.map_or(Size::new(0, 0), |street| street.disparity.size());
+        let mono = announced.mono.map(|(_, size)| size);
+        let below = mono.unwrap_or(Size::new(0, 0));
         Self {
             size,
-            camera,
-            ramp: Ramp::new(camera),
-            picture: Rgb::new(size.width, size.height + FOOTER),
+            metric: announced.camera.map(|camera| (camera, Ramp::new(camera))),
+            mono,
+            logo_names: announced.logo_names.to_vec(),
+            picture: Rgb::new(
+                size.width.max(below.width),
+                size.height + below.height + FOOTER,
+            ),
         }
     }
 
-    /// The colours of distances.
-    pub fn ramp(&self) -> &Ramp {
-        &self.ramp
+    /// The colours of distances, where there are any.
+    pub fn ramp(&self) -> Option<&Ramp> {
+        self.metric.as_ref().map(|(_, ramp)| ramp)
     }
 
-    /// Draws a frame and lends the picture: the image's width, its height and [`FOOTER`] rows.
+    /// Draws a frame and lends the picture: the width of the wider image, the height of the
+    /// images and [`FOOTER`] rows.
     pub fn draw(&mut self, view: View<'_>, result: &FrameResult) -> &Rgb {
-        self.copy(view);
-        let width = result.stixels.stixel_width();
-        for u in 0..result.stixels.columns() {
-            for stixel in result.stixels.column(u) {
-                self.stixel(u * width, width, stixel);
-            }
+        if let Some(mono) = self.mono
+            && mono.width != self.size.width
+        {
+            self.picture.fill(PAPER);
         }
-        self.road(&result.road);
+        self.copy(view);
+        if let Some(street) = &result.street {
+            let width = street.stixels.stixel_width();
+            for u in 0..street.stixels.columns() {
+                for stixel in street.stixels.column(u) {
+                    self.stixel(u * width, width, stixel);
+                }
+            }
+            self.road(&street.road);
+        }
+        let mut panel = Panel {
+            picture: &mut self.picture,
+            top: self.mono.map_or(0, |_| self.size.height),
+            size: self.mono.unwrap_or(self.size),
+        };
+        if self.mono.is_some() {
+            panel.picture(view.mono);
+        }
+        if let Some(foreground) = &result.foreground {
+            panel.foreground(foreground);
+        }
+        if let Some(logos) = &result.logos {
+            panel.logos(logos, &self.logo_names);
+        }
         self.footer(result);
         &self.picture
     }
@@ -83,7 +121,11 @@ impl Overlay {
                     }
                 }
             }
-            None => copy_grey(&mut self.picture, self.size.height, view.left),
+            None => {
+                if let Some(left) = view.left {
+                    copy_grey(&mut self.picture, self.size.height, left);
+                }
+            }
         }
     }
 
@@ -96,8 +138,8 @@ impl Overlay {
         let tint = match stixel.class {
             Class::Ground => Some(GROUND),
             Class::Sky => Some(SKY),
-            Class::Object if measured => Some((self.ramp.colour(stixel.disparity), OBJECT_SHARE)),
-            Class::Object => None,
+            Class::Object => (self.ramp().filter(|_| measured))
+                .map(|ramp| (ramp.colour(stixel.disparity), OBJECT_SHARE)),
         };
         for y in top..below {
             let Some(row) = self.picture.row_mut(y).get_mut(x..right) else {
@@ -135,11 +177,14 @@ impl Overlay {
             }
         }
         let mut free = self.size.height as i32;
-        for i in 0..self.ramp.marks().count() {
-            let Some(metres) = self.ramp.marks().nth(i) else {
+        let marks = self.ramp().map_or(0, |ramp| ramp.marks().count());
+        for i in 0..marks {
+            let mark = (self.metric.as_ref())
+                .and_then(|(camera, ramp)| Some((*camera, ramp.marks().nth(i)?)));
+            let Some((camera, metres)) = mark else {
                 continue;
             };
-            let Some(y) = self.row_of(road, self.camera.depth_m(metres)) else {
+            let Some(y) = self.row_of(road, camera.depth_m(metres)) else {
                 continue;
             };
             let mut canvas = Canvas(&mut self.picture);
@@ -158,18 +203,12 @@ impl Overlay {
     }
 
     fn footer(&mut self, result: &FrameResult) {
-        let (width, y) = (self.size.width, self.size.height);
+        let width = self.picture.width();
+        let y = self.picture.height() - FOOTER;
         let legend = (width / 3).clamp(60, 320).min(width.saturating_sub(12));
         let mut canvas = Canvas(&mut self.picture);
         canvas.fill(0, y, width, FOOTER, PAPER);
 
-        let mut counts = [0usize; 3];
-        for u in 0..result.stixels.columns() {
-            for s in result.stixels.column(u) {
-                counts[s.class as usize] += 1;
-            }
-        }
-        let [ground, object, sky] = counts;
         let (x, line) = (8, y as i32 + 6);
         let mut text = heapless::String::<160>::new();
         let ms = result.id.timestamp.0 / 1_000_000;
@@ -178,20 +217,31 @@ impl Overlay {
         canvas.text(x, line, &text, INK);
         let after = x + (LETTER_WIDTH * (text.len() + 2)) as i32;
         text.clear();
-        let _ = write!(
-            text,
-            "{}.{:03} s   {object} objects  {ground} ground  {sky} sky",
-            ms / 1000,
-            ms % 1000
-        );
+        let _ = write!(text, "{}.{:03} s ", ms / 1000, ms % 1000);
+        if let Some(Street { stixels, .. }) = &result.street {
+            let mut counts = [0usize; 3];
+            for u in 0..stixels.columns() {
+                for s in stixels.column(u) {
+                    counts[s.class as usize] += 1;
+                }
+            }
+            let [ground, object, sky] = counts;
+            let _ = write!(text, "  {object} objects  {ground} ground  {sky} sky");
+        }
+        if let Some(logos) = &result.logos {
+            let _ = write!(text, "  {} logos", logos.len());
+        }
         canvas.text(after, line, &text, FAINT);
         text.clear();
-        let road = &result.road;
-        let _ = write!(
-            text,
-            "horizon {:.1}  camera {:.2} m",
-            road.horizon_row, road.camera_height_m
-        );
+        if let Some(Street { road, .. }) = &result.street {
+            let (horizon, height) = (road.horizon_row, road.camera_height_m);
+            let _ = write!(text, "horizon {horizon:.1}  camera {height:.2} m  ");
+        }
+        if let Some(foreground) = &result.foreground {
+            let motion = result.motion.unwrap_or_default().state.name();
+            let state = foreground.state.name();
+            let _ = write!(text, "motion {motion}  foreground {state}");
+        }
         let line = line + LETTER_HEIGHT as i32 + 4;
         canvas.text(x, line, &text, FAINT);
         let after = x + (LETTER_WIDTH * (text.len() + 2)) as i32;
@@ -200,7 +250,7 @@ impl Overlay {
             let _ = write!(text, "{} ", gap.name());
         }
         canvas.text(after, line, &text, WARNING);
-        if width >= 120 {
+        if width >= 120 && self.metric.is_some() {
             self.legend(width - legend - 12, y + 6, legend);
         }
     }
@@ -208,7 +258,12 @@ impl Overlay {
     fn legend(&mut self, x: usize, y: usize, width: usize) {
         const BAR: usize = 12;
         const LABEL: usize = 5 * LETTER_WIDTH;
-        let Self { picture, ramp, .. } = self;
+        let Self {
+            picture, metric, ..
+        } = self;
+        let Some((_, ramp)) = metric else {
+            return;
+        };
         let mut canvas = Canvas(picture);
         // Its own ground, so that a long text does not run into it.
         canvas.fill(x.saturating_sub(10), y, width + 22, FOOTER - 6, PAPER);
@@ -242,7 +297,7 @@ fn copy_grey(picture: &mut Rgb, height: usize, grey: &Image<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::Gap;
+    use crate::frame::{Gap, Stixels};
 
     const CAMERA: Camera = Camera {
         focal_px: 707.0912,
@@ -254,9 +309,9 @@ mod tests {
     /// Sky, an object at 24 px, one without measurement, ground; in every column.
     fn street(size: Size, stixel_width: usize) -> FrameResult {
         let columns = size.width / stixel_width;
-        let mut result = FrameResult::new(size, columns, stixel_width, 4);
+        let mut street = Street::new(size, Stixels::new(columns, stixel_width, 4));
         let quarter = size.height.div_ceil(4).max(1);
-        let (counts, lists) = result.stixels.columns_mut();
+        let (counts, lists) = street.stixels.columns_mut();
         for (count, list) in counts.iter_mut().zip(lists) {
             let classes = [
                 (Class::Sky, 0),
@@ -275,13 +330,14 @@ mod tests {
             }
             *count = 4;
         }
-        result.road = Road {
+        street.road = Road {
             slope: 0.325,
             offset: -0.325 * size.height as f32 / 2.0,
             horizon_row: size.height as f32 / 2.0,
             camera_height_m: 1.65,
-            ..result.road
+            ..street.road
         };
+        let mut result = FrameResult::from(street);
         result.gaps.insert(Gap::RoadHeld);
         result
     }
@@ -289,11 +345,12 @@ mod tests {
     fn drawn(size: Size, stixel_width: usize, grey: u8) -> Rgb {
         let left = Image::filled(size.width, size.height, grey);
         let view = View {
-            left: &left,
-            left_rgb: None,
+            left: Some(&left),
+            ..View::default()
         };
-        let mut overlay = Overlay::new(size, CAMERA);
-        overlay.draw(view, &street(size, stixel_width)).clone()
+        let street = street(size, stixel_width);
+        let mut overlay = Overlay::new(&Announced::street(CAMERA, &street, false));
+        overlay.draw(view, &street).clone()
     }
 
     #[test]
@@ -350,11 +407,13 @@ mod tests {
             Image::filled(20, 8, [200, 100, 50]),
         );
         let view = View {
-            left: &left,
+            left: Some(&left),
             left_rgb: Some(&rgb),
+            mono: None,
         };
-        let mut overlay = Overlay::new(size, CAMERA);
-        let picture = overlay.draw(view, &street(size, 5));
+        let street = street(size, 5);
+        let mut overlay = Overlay::new(&Announced::street(CAMERA, &street, true));
+        let picture = overlay.draw(view, &street);
         assert_eq!(picture.get(17, 0), mixed([200, 100, 50], SKY.0, SKY.1));
     }
 
@@ -381,15 +440,16 @@ mod tests {
         let size = Size::new(200, 50);
         let left = Image::new(200, 50);
         let view = View {
-            left: &left,
-            left_rgb: None,
+            left: Some(&left),
+            ..View::default()
         };
-        let mut overlay = Overlay::new(size, CAMERA);
+        let mut overlay = Overlay::new(&Announced::street(CAMERA, &street(size, 5), false));
         for slope in [0.0, -1.0, f32::NAN, f32::INFINITY, f32::MIN_POSITIVE] {
             for offset in [0.0, f32::NAN, f32::NEG_INFINITY, 1e30] {
                 let mut result = street(size, 5);
-                result.road.slope = slope;
-                result.road.offset = offset;
+                let road = &mut result.street.as_mut().unwrap().road;
+                road.slope = slope;
+                road.offset = offset;
                 overlay.draw(view, &result);
             }
         }

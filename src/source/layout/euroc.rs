@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    DriveKind, FrameFiles, Layout, OwnCalibration, Times,
+    DriveKind, FrameFiles, Layout, OwnCalibration, StereoFiles, Times,
     listing::{self, Numbering},
     times,
 };
@@ -73,9 +73,13 @@ fn open_base(base: &Path, options: &DriveOptions) -> Result<Layout, SourceError>
                 number: stamp,
                 timestamp: Timestamp(stamp),
             },
-            left: l.unwrap_or_else(|| expected(&left)),
-            right: stereo.then(|| r.unwrap_or_else(|| expected(&right))),
-            disparity: None,
+            stereo: Some(StereoFiles {
+                left: l.unwrap_or_else(|| expected(&left)),
+                right: stereo.then(|| r.unwrap_or_else(|| expected(&right))),
+                disparity: None,
+            }),
+            mono: None,
+            speed_mps: None,
         });
     }
     let (l, r) = (left.join("sensor.yaml"), right.join("sensor.yaml"));

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use super::{
     DriveKind, Layout, OwnCalibration, choose_pair,
     listing::{self, Numbering},
-    pair_or, stereo_frames, times,
+    numbers, pair_or, stereo_frames, times,
 };
 use crate::{
     calib::Pair,
@@ -32,7 +32,7 @@ pub(super) fn open_odometry(
         let (left, right) = (path.join(left), path.join(right));
         let frames = stereo_frames(&left, &right, options, Numbering::Consecutive)?;
         let calib = path.join("calib.txt");
-        let times = times::seconds_if_there(&path.join("times.txt"), &frames)?;
+        let times = times::seconds_if_there(&path.join("times.txt"), &numbers(&frames))?;
         Ok(Layout {
             kind: DriveKind::KittiOdometry,
             frames,
@@ -63,7 +63,7 @@ pub(super) fn open_raw(path: &Path, options: &DriveOptions) -> Option<Result<Lay
         let (left, right) = (path.join(left), path.join(right));
         let frames = stereo_frames(&left, &right, options, Numbering::Consecutive)?;
         let stamps = left.with_file_name("timestamps.txt");
-        let times = times::dates_if_there(&stamps, &frames)?;
+        let times = times::dates_if_there(&stamps, &numbers(&frames))?;
         let here = path.join("calib_cam_to_cam.txt");
         let above = above(path).join("calib_cam_to_cam.txt");
         let own = [&here, &above].into_iter().find(|p| p.is_file()).cloned();
@@ -114,7 +114,11 @@ pub(super) fn open_stereo(
         let dir = if within.is_dir() { within } else { beside };
         let calibration = if dir.is_dir() {
             let file = |f: &super::FrameFiles| {
-                let stem = f.left.file_stem().unwrap_or_default().to_string_lossy();
+                let stem = f
+                    .picture()
+                    .file_stem()
+                    .unwrap_or_default()
+                    .to_string_lossy();
                 dir.join(format!("{}.txt", stem.trim_end_matches("_10")))
             };
             OwnCalibration::PerFrame(frames.iter().map(file).collect())

@@ -3,7 +3,8 @@
 mod euroc;
 mod kitti;
 mod listing;
-mod times;
+pub(super) mod mono;
+pub(super) mod times;
 
 use std::{
     fmt,
@@ -11,7 +12,10 @@ use std::{
 };
 
 use super::{CameraPair, DriveOptions, SourceError};
-use crate::{calib::Pair, frame::FrameId};
+use crate::{
+    calib::Pair,
+    frame::{FrameId, Timestamp},
+};
 pub use listing::number_of;
 use listing::{Listed, Numbering};
 
@@ -28,6 +32,8 @@ pub enum DriveKind {
     Euroc,
     /// `left` and `right`.
     Plain,
+    /// Pictures of one camera, in this folder of the drive; an empty name is the drive's own.
+    Mono(&'static str),
 }
 
 impl fmt::Display for DriveKind {
@@ -38,22 +44,74 @@ impl fmt::Display for DriveKind {
             Self::KittiRaw => "KITTI raw",
             Self::Euroc => "EuRoC",
             Self::Plain => "left and right folders",
+            Self::Mono("") => "mono, pictures in the folder itself",
+            Self::Mono(folder) => return write!(f, "mono, pictures in {folder}"),
         })
     }
 }
 
 /// The files of one frame. They are where they should be; whether they exist shows when they
 /// are read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct FrameFiles {
     /// Which frame.
     pub id: FrameId,
+    /// The stereo camera's; `None` on a mono drive.
+    pub stereo: Option<StereoFiles>,
+    /// The mono camera's; `None` where there is none within the tolerance in time, or no such
+    /// camera.
+    pub mono: Option<MonoFile>,
+    /// Speed of the vehicle, m/s, where it is recorded.
+    pub speed_mps: Option<f32>,
+}
+
+/// The files of a stereo frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StereoFiles {
     /// The left picture.
     pub left: PathBuf,
     /// The right picture, unless disparities are stored.
     pub right: Option<PathBuf>,
     /// The stored disparity.
     pub disparity: Option<PathBuf>,
+}
+
+/// A picture of a mono camera.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MonoFile {
+    /// The picture.
+    pub file: PathBuf,
+    /// When it was taken.
+    pub timestamp: Timestamp,
+}
+
+impl FrameFiles {
+    /// The picture that stands for the frame: the left one, or the mono camera's.
+    pub fn picture(&self) -> &Path {
+        let left = self.stereo.as_ref().map(|s| &s.left);
+        let mono = || self.mono.as_ref().map(|m| &m.file);
+        left.or_else(mono).map_or(Path::new(""), PathBuf::as_path)
+    }
+
+    /// Sets when it was taken: on a mono drive also when its picture was.
+    pub(super) fn set_time(&mut self, timestamp: Timestamp) {
+        self.id.timestamp = timestamp;
+        if let Some(mono) = &mut self.mono {
+            mono.timestamp = timestamp;
+        }
+    }
+
+    /// All its files.
+    pub fn all(&self) -> impl Iterator<Item = &Path> {
+        let stereo = self.stereo.iter().flat_map(|s| {
+            [Some(&s.left), s.right.as_ref(), s.disparity.as_ref()]
+                .into_iter()
+                .flatten()
+        });
+        stereo
+            .chain(self.mono.as_ref().map(|m| &m.file))
+            .map(PathBuf::as_path)
+    }
 }
 
 /// Where a drive keeps its own calibration.
@@ -104,10 +162,33 @@ pub(super) fn recognise(path: &Path, options: &DriveOptions) -> Result<Layout, S
         kitti::open_odometry,
         open_plain,
     ];
-    layouts
-        .iter()
-        .find_map(|open| open(path, options))
-        .unwrap_or_else(|| Err(SourceError::Unrecognised { path: path.into() }))
+    // Camera 2 of a KITTI raw drive alone is a mono drive, unless there is a pair elsewhere or
+    // one is asked for.
+    let mut lacking = None;
+    for open in layouts {
+        match open(path, options) {
+            None => {}
+            Some(Err(e @ SourceError::NoRightImages { .. })) if is_camera_2(&e, options) => {
+                lacking = Some(e);
+            }
+            Some(result) => return result,
+        }
+    }
+    let mono = options.disparity.is_none().then(|| mono::open(path));
+    mono.flatten().unwrap_or_else(|| {
+        Err(lacking.unwrap_or_else(|| SourceError::Unrecognised { path: path.into() }))
+    })
+}
+
+/// Whether what is missing is camera 3 of a KITTI raw drive whose cameras nobody has chosen.
+fn is_camera_2(e: &SourceError, options: &DriveOptions) -> bool {
+    matches!(e, SourceError::NoRightImages { path } if path.ends_with("image_03/data"))
+        && options.source.pair.is_none()
+}
+
+/// The frames' numbers.
+fn numbers(frames: &[FrameFiles]) -> Vec<u64> {
+    frames.iter().map(|f| f.id.number).collect()
 }
 
 /// `left` + `right`; own calibration only where the user put one beside them.
@@ -124,7 +205,7 @@ fn open_plain(path: &Path, options: &DriveOptions) -> Option<Result<Layout, Sour
             Some(file) => OwnCalibration::File(file),
             None => OwnCalibration::None(path.join(names[0])),
         };
-        let times = times::seconds_if_there(&path.join("times.txt"), &frames)?;
+        let times = times::seconds_if_there(&path.join("times.txt"), &numbers(&frames))?;
         Ok(Layout {
             kind: DriveKind::Plain,
             frames,
@@ -181,11 +262,15 @@ fn frames_of(listed: Vec<Listed>) -> Vec<FrameFiles> {
             id: FrameId {
                 index,
                 number: l.number.filter(|_| own).unwrap_or(index as u64),
-                timestamp: crate::frame::Timestamp(0),
+                timestamp: Timestamp(0),
             },
-            left: l.left,
-            right: l.right,
-            disparity: None,
+            stereo: Some(StereoFiles {
+                left: l.left,
+                right: l.right,
+                disparity: None,
+            }),
+            mono: None,
+            speed_mps: None,
         })
         .collect()
 }
@@ -206,16 +291,19 @@ pub(super) fn match_disparities(dir: &Path, frames: &mut [FrameFiles]) -> Result
         }
     }
     for frame in frames {
-        let stem = frame.left.file_stem().unwrap_or_default().to_string_lossy();
+        let Some(files) = &mut frame.stereo else {
+            continue;
+        };
+        let stem = files.left.file_stem().unwrap_or_default().to_string_lossy();
         let number = listing::number_of(&stem).unwrap_or(frame.id.number);
         let found = by_stem
             .get(stem.as_ref())
             .or_else(|| by_number.get(&number));
-        frame.disparity = Some(found.map_or_else(
-            || dir.join(frame.left.file_name().unwrap_or_default()),
+        files.disparity = Some(found.map_or_else(
+            || dir.join(files.left.file_name().unwrap_or_default()),
             |path| (*path).clone(),
         ));
-        frame.right = None;
+        files.right = None;
     }
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! Tables of times.
 use std::path::{Path, PathBuf};
 
-use super::{FrameFiles, Times};
+use super::Times;
 use crate::{files, source::SourceError};
 
-fn read(path: &Path) -> Result<String, SourceError> {
+pub(in crate::source) fn read(path: &Path) -> Result<String, SourceError> {
     // Lossy: whatever is in the file, the line that can't be read will be named.
     files::read(path, files::MAX_TIMES)
         .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
@@ -23,8 +23,8 @@ fn wrong(path: &Path, line: usize, text: String) -> SourceError {
 }
 
 /// `times.txt` of KITTI odometry: seconds, a line a frame.
-pub(super) fn seconds_if_there(path: &Path, frames: &[FrameFiles]) -> Result<Times, SourceError> {
-    lines_if_there(path, frames, "times.txt", |text| {
+pub(super) fn seconds_if_there(path: &Path, numbers: &[u64]) -> Result<Times, SourceError> {
+    lines_if_there(path, numbers, "times.txt", |text| {
         let seconds: f64 = text.parse().ok()?;
         (0.0..1.8e10)
             .contains(&seconds)
@@ -33,15 +33,15 @@ pub(super) fn seconds_if_there(path: &Path, frames: &[FrameFiles]) -> Result<Tim
 }
 
 /// `timestamps.txt` of KITTI raw: `2011-09-26 13:02:25.964389445`, a line a frame, taken as UTC.
-pub(super) fn dates_if_there(path: &Path, frames: &[FrameFiles]) -> Result<Times, SourceError> {
-    lines_if_there(path, frames, "timestamps.txt", nanoseconds_of_date)
+pub(super) fn dates_if_there(path: &Path, numbers: &[u64]) -> Result<Times, SourceError> {
+    lines_if_there(path, numbers, "timestamps.txt", nanoseconds_of_date)
 }
 
-/// One stamp a line. Where there are as many lines as frames, in their order; else the line of
-/// the frame's number, counted from 0.
+/// One stamp a line. Where there are as many lines as frames (given by their numbers), in their
+/// order; else the line of the frame's number, counted from 0.
 fn lines_if_there(
     path: &Path,
-    frames: &[FrameFiles],
+    numbers: &[u64],
     name: &'static str,
     parse: impl Fn(&str) -> Option<u64>,
 ) -> Result<Times, SourceError> {
@@ -60,11 +60,11 @@ fn lines_if_there(
         }
         stamps.push(stamp);
     }
-    if stamps.len() == frames.len() {
+    if stamps.len() == numbers.len() {
         return Ok(Times::Stamps(stamps, name));
     }
-    let of_number = |f: &FrameFiles| stamps.get(usize::try_from(f.id.number).ok()?).copied();
-    match frames.iter().map(of_number).collect() {
+    let of_number = |number: &u64| stamps.get(usize::try_from(*number).ok()?).copied();
+    match numbers.iter().map(of_number).collect() {
         Some(stamps) => Ok(Times::Stamps(stamps, name)),
         None => Err(SourceError::Table {
             path: path.into(),
@@ -72,8 +72,8 @@ fn lines_if_there(
             text: format!(
                 "{} times for {} frames with numbers up to {}",
                 stamps.len(),
-                frames.len(),
-                frames.last().map_or(0, |f| f.id.number)
+                numbers.len(),
+                numbers.last().unwrap_or(&0)
             ),
         }),
     }

@@ -1,4 +1,4 @@
-//! Picture files to images: PNG, PGM/PPM and JPEG, recognised by content.
+//! Picture files to images: PNG, PGM/PPM, JPEG and BMP, recognised by content.
 //!
 //! What becomes of each kind:
 //!
@@ -10,9 +10,11 @@
 //! | RGB of 16 bits | [`Picture::Rgb8`], `(255 v + max / 2) / max` of each sample (PNG: max = 65535) |
 //! | alpha, transparent colours | dropped, the colour stays as it is |
 //! | PGM/PPM with a maximum below 255 | stretched by the same formula |
+//! | BMP, uncompressed | [`Picture::Rgb8`]; [`Picture::Grey8`] where its palette's colours in use are grey |
 //! | JPEG | grey or RGB as it was written; CMYK and 16-bit grey JPEG are refused |
 //!
 //! A file that ends too early or is damaged is an error, never a part of a picture.
+mod bmp;
 mod jpeg;
 mod png;
 mod pnm;
@@ -115,7 +117,7 @@ pub enum PictureError {
     #[error("{0}")]
     Io(#[from] std::io::Error),
     /// The first bytes are of no kind that is known.
-    #[error("not a PNG, PGM, PPM or JPEG picture (begins with {0})")]
+    #[error("not a PNG, PGM, PPM, JPEG or BMP picture (begins with {0})")]
     Unknown(String),
     /// The file ends before the picture does.
     #[error("truncated {0}")]
@@ -135,6 +137,7 @@ enum Kind {
     Png,
     Pnm,
     Jpeg,
+    Bmp,
 }
 
 fn kind_of(bytes: &[u8]) -> Result<Kind, PictureError> {
@@ -147,6 +150,7 @@ fn kind_of(bytes: &[u8]) -> Result<Kind, PictureError> {
         }
         [b'P', b'2' | b'3' | b'5' | b'6', ..] => Ok(Kind::Pnm),
         [0xFF, 0xD8, ..] => Ok(Kind::Jpeg),
+        [b'B', b'M', ..] => Ok(Kind::Bmp),
         _ => {
             let first: Vec<String> = bytes.iter().take(4).map(|b| format!("{b:02X}")).collect();
             Err(PictureError::Unknown(first.join(" ")))
@@ -231,6 +235,7 @@ fn decode_into(
         Kind::Png => png::decode(bytes, line, picture),
         Kind::Pnm => pnm::decode(bytes, picture),
         Kind::Jpeg => jpeg::decode(bytes, picture),
+        Kind::Bmp => bmp::decode(bytes, picture),
     }
 }
 
@@ -246,6 +251,7 @@ pub fn size(path: &Path) -> Result<Size, PictureError> {
         Kind::Png => png::size(&head),
         Kind::Pnm => pnm::size(&head),
         Kind::Jpeg => jpeg::size(head.chain(reader)),
+        Kind::Bmp => bmp::size(&head),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Invented marks on vans and lorries: where ink is.
 use super::maths::{Light, rgb};
+use crate::frame::{Image, Rgb};
 
 /// A mark: a figure and a word, on a ground of its own or on the vehicle's paint.
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +90,33 @@ impl Mark {
             return Some(c(self.accent));
         }
         ground
+    }
+}
+
+impl Mark {
+    /// The mark as a picture of this height, and how opaque it is (255: wholly).
+    pub fn picture(&self, height: usize) -> (Rgb, Image<u8>) {
+        const FINE: usize = 4;
+        let width = (height as f64 * ASPECT + 0.5) as usize;
+        let mut alpha = Image::new(width, height);
+        let colour = Image::from_fn(width, height, |x, y| {
+            let (mut sum, mut n) = ([0.0f32; 3], 0u16);
+            for k in 0..FINE * FINE {
+                let at = |p: usize, k: usize| p as f64 + (k as f64 + 0.5) / FINE as f64;
+                let u = at(x, k % FINE) * ASPECT / width as f64;
+                let v = at(y, k / FINE) / height as f64;
+                if let Some(Light(ink)) = self.ink(u, v) {
+                    n += 1;
+                    for (sum, ink) in sum.iter_mut().zip(ink) {
+                        *sum += ink;
+                    }
+                }
+            }
+            alpha.set(x, y, (255 * n / (FINE * FINE) as u16) as u8);
+            // Display values: gamma 2.
+            sum.map(|v| ((v / f32::from(n.max(1))).sqrt() * 255.0 + 0.5) as u8)
+        });
+        (colour, alpha)
     }
 }
 

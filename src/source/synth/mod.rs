@@ -158,8 +158,18 @@ pub struct Rendered {
     pub moving: Image<u8>,
     /// Marks on vehicles that can be seen in the left image.
     pub logos: Vec<Logo>,
+    /// Those that can be seen in the mono image.
+    pub mono_logos: Vec<Logo>,
     /// The road plane; kerbs and pavements stand 8 cm above it.
     pub road: Road,
+}
+
+/// Name, picture of this height and opaqueness (255: wholly) of the marks that vehicles carry.
+pub fn marks(height: usize) -> impl Iterator<Item = (&'static str, Rgb, Image<u8>)> {
+    mark::MARKS.iter().map(move |mark| {
+        let (picture, alpha) = mark.picture(height);
+        (mark.name, picture, alpha)
+    })
 }
 
 /// A synthetic drive: every frame of it can be drawn on its own.
@@ -313,7 +323,7 @@ impl Street {
         };
         let (view, tiles, field, left_rgb) = draw(0.0, 1);
         let (_, _, _, right_rgb) = draw(BASELINE_M, 2);
-        let (_, _, _, mono_rgb) = draw(-MONO_LEFT_M, 3);
+        let (mono_view, mono_tiles, _, mono_rgb) = draw(-MONO_LEFT_M, 3);
         let Size { width, height } = self.options.size;
         let mono = Image::from_fn(width, height, |x, y| {
             crate::source::picture::grey_of(mono_rgb.get(x, y))
@@ -328,6 +338,7 @@ impl Street {
             labels: truth.labels,
             moving: truth.moving,
             logos: truth::logos(&scene, &view, &tiles),
+            mono_logos: truth::logos(&scene, &mono_view, &mono_tiles),
             road: self.road(frame),
         }
     }

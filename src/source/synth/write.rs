@@ -13,6 +13,8 @@
 //! truth/classes.csv       id,name,r,g,b,stixel_class
 //! truth/stixels.csv       columns of 5 px, in the format of a replay's stixels.csv
 //! truth/logos.csv         frame,id,name,state,x0,y0,...,x3,y3,confidence (the visible fraction)
+//! truth/logos_mono.csv    the same in the mono image
+//! logos/NAME.png          the marks that vehicles carry, with transparency
 //! truth/road.csv          frame,slope,offset,horizon_row,pitch_rad,camera_height_m
 //! ```
 use std::fmt::Write as _;
@@ -22,7 +24,9 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
-use super::{MONO_LEFT_M, Options, Rendered, STIXEL_WIDTH, Street, SynthError, labels, stixels};
+use super::{
+    Logo, MONO_LEFT_M, Options, Rendered, STIXEL_WIDTH, Street, SynthError, labels, marks, stixels,
+};
 use crate::files;
 use crate::frame::png;
 use crate::frame::{Camera, Class, INVALID, Image, Stixels};
@@ -38,11 +42,15 @@ const FOLDERS: [&str; 7] = [
     "truth/moving",
 ];
 
+/// Height of the marks' pictures, px.
+const MARK_HEIGHT: usize = 192;
+
 /// What else lies there; with the folders, the names by which a drive is known.
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 8] = [
     "image_2",
     "image_3",
     "mono",
+    "logos",
     "truth",
     "calib.txt",
     "times.txt",
@@ -64,6 +72,7 @@ classes.csv  id, name, colour, and what a stixel there should be
 stixels.csv  columns of 5 px; class by majority of the labels, objects cut at steps of depth
 logos.csv    marks on vehicles: corners in px (upper left, upper right, lower right, lower left
              as one reads it), state visible or partial, confidence = fraction that can be seen
+logos_mono.csv  the same in the mono image; the marks' pictures are in ../logos
 road.csv     the road plane as d(row) = slope * row + offset in px; kerbs and pavements stand
              8 cm above it
 ";
@@ -108,7 +117,7 @@ pub fn prepare(out: &Path, force: bool) -> Result<(), SynthError> {
     }
     // Links would lead out of the folder.
     let real = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|m| m.is_dir());
-    let folders = ["truth"]
+    let folders = ["truth", "logos"]
         .into_iter()
         .chain(FOLDERS)
         .map(|name| out.join(name));
@@ -148,7 +157,7 @@ pub fn write_drive(
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<(), SynthError> {
     let street = Street::new(options)?;
-    for name in FOLDERS {
+    for name in FOLDERS.into_iter().chain(["logos"]) {
         let path = out.join(name);
         fs::create_dir_all(&path).map_err(io(&path))?;
     }
@@ -165,6 +174,10 @@ pub fn write_drive(
     text("mono/calib.txt", &line("P", &camera, MONO_LEFT_M))?;
     text("truth/classes.csv", &labels::classes_csv())?;
     text("truth/README.txt", README)?;
+    for (name, picture, alpha) in marks(MARK_HEIGHT) {
+        let path = out.join(format!("logos/{name}.png"));
+        png::write_rgba(&path, &picture, &alpha).map_err(io(&path))?;
+    }
     let mut tables = Tables::create(out)?;
     for frame in 0..options.frames {
         let rendered = street.render(frame);
@@ -240,8 +253,12 @@ struct Tables {
     speed: Table,
     stixels: Table,
     logos: Table,
+    mono_logos: Table,
     road: Table,
 }
+
+/// Columns of a table of logos.
+const LOGOS: &str = "frame,id,name,state,x0,y0,x1,y1,x2,y2,x3,y3,confidence\n";
 
 struct Table {
     path: PathBuf,
@@ -272,10 +289,8 @@ impl Tables {
                 "truth/stixels.csv",
                 "frame,column,x,width,class,top,base,disparity_px,depth_m,height_m,confidence\n",
             )?,
-            logos: table(
-                "truth/logos.csv",
-                "frame,id,name,state,x0,y0,x1,y1,x2,y2,x3,y3,confidence\n",
-            )?,
+            logos: table("truth/logos.csv", LOGOS)?,
+            mono_logos: table("truth/logos_mono.csv", LOGOS)?,
             road: table(
                 "truth/road.csv",
                 "frame,slope,offset,horizon_row,pitch_rad,camera_height_m\n",
@@ -292,21 +307,29 @@ impl Tables {
         let list = stixels(&r.labels, &r.disparity, STIXEL_WIDTH);
         self.stixels
             .append(&stixel_rows(frame, &list, &street.camera()))?;
-        for logo in &r.logos {
-            let corners = logo.quad.map(|(x, y)| format!("{x:.3},{y:.3}")).join(",");
-            let (id, name, state) = (logo.id, logo.name, logo.state.name());
-            let row = format!(
-                "{frame},{id},{name},{state},{corners},{:.3}\n",
-                logo.visible
-            );
-            self.logos.append(&row)?;
-        }
+        self.logos.append(&logo_rows(frame, &r.logos))?;
+        self.mono_logos.append(&logo_rows(frame, &r.mono_logos))?;
         let road = &r.road;
         self.road.append(&format!(
             "{frame},{:.8},{:.6},{:.5},{:.7},{:.4}\n",
             road.slope, road.offset, road.horizon_row, road.pitch_rad, road.camera_height_m
         ))
     }
+}
+
+fn logo_rows(frame: usize, list: &[Logo]) -> String {
+    let mut text = String::new();
+    for logo in list {
+        let corners = logo.quad.map(|(x, y)| format!("{x:.3},{y:.3}")).join(",");
+        let (id, name, state) = (logo.id, logo.name, logo.state.name());
+        // Writing to a String can't fail.
+        let _ = writeln!(
+            text,
+            "{frame},{id},{name},{state},{corners},{:.3}",
+            logo.visible
+        );
+    }
+    text
 }
 
 fn stixel_rows(frame: usize, list: &Stixels, camera: &Camera) -> String {

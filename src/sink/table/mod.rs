@@ -1,14 +1,18 @@
-//! `stixels.csv` and `timing.csv`.
+//! `stixels.csv` and `timing.csv`; what comes from the mono camera: [`MotionTable`], [`LogoTable`].
 //!
 //! Lines end in `\n`, numbers have fixed decimals, `frame` is [`FrameId::number`]. Each frame is
 //! handed to the system as soon as it is complete (one flush a frame), so what was finished
 //! before an abort stays written; surviving a power cut is not promised. A frame that can't be
 //! written whole (disk full) is cut off again.
+mod mono;
+
 use std::{
     fs::File,
     io::{self, Seek as _, SeekFrom, Write},
     path::{Path, PathBuf},
 };
+
+pub use mono::{LogoTable, MotionTable};
 
 use super::SinkError;
 use crate::calib::metric;

@@ -1,0 +1,88 @@
+//! The stereo chain and the mono chain as one backend.
+use super::{Backend, BackendError, Laps, Slot, Unit};
+use crate::stage::foreground::SnapshotError;
+
+/// Two backends one after the other on the same slot: what computes the street, then what
+/// computes from the mono image. A drive may lack either.
+///
+/// A stage that gets a backend of its own (a graph on a GPU) takes the place of one of the two
+/// without the other's knowing.
+pub struct Chain<S, M> {
+    street: Option<S>,
+    mono: Option<M>,
+    /// Of the street, then of the mono chain.
+    units: Vec<Unit>,
+    street_units: usize,
+}
+
+impl<S: Backend, M: Backend> Chain<S, M> {
+    /// Both, or one of them.
+    pub fn new(street: Option<S>, mono: Option<M>) -> Self {
+        let of = |units: Option<&[Unit]>| units.unwrap_or_default().to_vec();
+        let mut units = of(street.as_ref().map(|s| s.units()));
+        let street_units = units.len();
+        units.extend(of(mono.as_ref().map(|m| m.units())));
+        Self {
+            street,
+            mono,
+            units,
+            street_units,
+        }
+    }
+}
+
+impl<S: Backend, M: Backend> Backend for Chain<S, M> {
+    fn name(&self) -> &'static str {
+        match (&self.street, &self.mono) {
+            (Some(street), _) => street.name(),
+            (None, Some(mono)) => mono.name(),
+            (None, None) => "none",
+        }
+    }
+
+    fn units(&self) -> &[Unit] {
+        &self.units
+    }
+
+    fn run(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        laps: &mut Laps<'_>,
+    ) -> Result<(), BackendError> {
+        match (
+            unit.checked_sub(self.street_units),
+            &mut self.street,
+            &mut self.mono,
+        ) {
+            (None, Some(street), _) => street.run(unit, slot, laps),
+            (Some(unit), _, Some(mono)) => mono.run(unit, slot, laps),
+            // No such unit.
+            _ => Ok(()),
+        }
+    }
+
+    fn withdraw(&mut self, unit: usize, slot: &mut Slot) {
+        match (
+            unit.checked_sub(self.street_units),
+            &mut self.street,
+            &mut self.mono,
+        ) {
+            (None, Some(street), _) => street.withdraw(unit, slot),
+            (Some(unit), _, Some(mono)) => mono.withdraw(unit, slot),
+            _ => {}
+        }
+    }
+
+    fn restore(&mut self, snapshot: &[u8]) -> Result<(), SnapshotError> {
+        self.street
+            .as_mut()
+            .map_or(Ok(()), |s| s.restore(snapshot))?;
+        self.mono.as_mut().map_or(Ok(()), |m| m.restore(snapshot))
+    }
+
+    fn snapshot(&self) -> Option<Vec<u8>> {
+        let street = self.street.as_ref().and_then(Backend::snapshot);
+        street.or_else(|| self.mono.as_ref().and_then(Backend::snapshot))
+    }
+}

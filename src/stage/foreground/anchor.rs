@@ -1,0 +1,204 @@
+//! Where the picture lies on the model: the camera's motion since the model began.
+use rayon::prelude::*;
+
+use crate::frame::{Image, Size};
+
+/// Positions of samples in 1 px.
+pub const PARTS: i32 = 8;
+/// Corners nearer to their place than this have not moved, px.
+const AT_REST: f64 = 1.0 / 16.0;
+/// The model is given up when a corner has moved by this share of the picture.
+const FARTHEST: f64 = 0.25;
+
+/// A homography, row-major, that takes pixels of one grid to another.
+pub type Grid = [f32; 9];
+
+/// The homography from the picture to the model.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Anchor {
+    h: [f64; 9],
+}
+
+impl Anchor {
+    pub const REST: Self = Self {
+        h: [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0],
+    };
+
+    /// The next frame, whose pixels lay in the frame before where `step` says. `None` where the
+    /// two no longer cover each other well.
+    pub fn follow(self, step: &Grid, size: Size) -> Option<Self> {
+        let step = step.map(f64::from);
+        let mut h = [0.0; 9];
+        for r in 0..3 {
+            for c in 0..3 {
+                let a = self.h[3 * r] * step[c];
+                let b = self.h[3 * r + 1] * step[3 + c];
+                h[3 * r + c] = a + b + self.h[3 * r + 2] * step[6 + c];
+            }
+        }
+        let scale = h[8];
+        if !(0.5..=2.0).contains(&scale) {
+            return None;
+        }
+        for h in &mut h {
+            *h /= scale;
+        }
+        let next = Self { h };
+        let (w, h) = (size.width as f64, size.height as f64);
+        let near = next.corners(size).into_iter().all(|corner| {
+            corner.is_some_and(|(dx, dy)| {
+                let (dx, dy) = (
+                    if dx < 0.0 { -dx } else { dx },
+                    if dy < 0.0 { -dy } else { dy },
+                );
+                dx <= FARTHEST * w && dy <= FARTHEST * h
+            })
+        });
+        near.then_some(next)
+    }
+
+    /// By how much the corners moved.
+    fn corners(&self, size: Size) -> [Option<(f64, f64)>; 4] {
+        let (right, bottom) = ((size.width - 1) as f64, (size.height - 1) as f64);
+        [(0.0, 0.0), (right, 0.0), (0.0, bottom), (right, bottom)].map(|(x, y)| {
+            let h = &self.h;
+            let den = h[6] * x + h[7] * y + h[8];
+            // Also where it is no number.
+            if !(0.5..=2.0).contains(&den) {
+                return None;
+            }
+            let u = (h[0] * x + h[1] * y + h[2]) / den;
+            let v = (h[3] * x + h[4] * y + h[5]) / den;
+            Some((u - x, v - y))
+        })
+    }
+
+    /// Whether the picture lies where the model does.
+    pub fn at_rest(&self, size: Size) -> bool {
+        self.corners(size).into_iter().all(|corner| {
+            corner.is_some_and(|(dx, dy)| {
+                (-AT_REST..=AT_REST).contains(&dx) && (-AT_REST..=AT_REST).contains(&dy)
+            })
+        })
+    }
+
+    /// From the picture to the model.
+    pub fn to_model(self) -> Grid {
+        self.h.map(|h| h as f32)
+    }
+
+    /// From the model to the picture.
+    pub fn to_picture(self) -> Grid {
+        let h = &self.h;
+        let adjugate = [
+            h[4] * h[8] - h[5] * h[7],
+            h[2] * h[7] - h[1] * h[8],
+            h[1] * h[5] - h[2] * h[4],
+            h[5] * h[6] - h[3] * h[8],
+            h[0] * h[8] - h[2] * h[6],
+            h[2] * h[3] - h[0] * h[5],
+            h[3] * h[7] - h[4] * h[6],
+            h[1] * h[6] - h[0] * h[7],
+            h[0] * h[4] - h[1] * h[3],
+        ];
+        // Corners near their places keep the last away from 0.
+        adjugate.map(|a| (a / adjugate[8]) as f32)
+    }
+}
+
+/// Where a grid's pixel lies, in 1/[`PARTS`] px; `None` outside the picture.
+#[inline(always)]
+pub fn position(grid: &Grid, x: usize, y: usize, size: Size) -> Option<(i32, i32)> {
+    let (x, y) = (x as f32, y as f32);
+    let den = grid[6] * x + grid[7] * y + grid[8];
+    let u = (grid[0] * x + grid[1] * y + grid[2]) / den;
+    let v = (grid[3] * x + grid[4] * y + grid[5]) / den;
+    let inside = |p: f32, n: usize| p >= -0.5 && p < n as f32 - 0.5;
+    if !(inside(u, size.width) && inside(v, size.height)) {
+        return None;
+    }
+    // To the nearest, without a function that a processor may not have.
+    let nearest = |p: f32| (p * PARTS as f32 + (PARTS as f32 + 0.5)) as i32 - PARTS;
+    Some((nearest(u), nearest(v)))
+}
+
+/// The pixel nearest to a position.
+#[inline(always)]
+pub fn nearest((u, v): (i32, i32), size: Size) -> (usize, usize) {
+    let of = |p: i32, n: usize| {
+        let p = (p + PARTS / 2).div_euclid(PARTS);
+        (p.max(0) as usize).min(n - 1)
+    };
+    (of(u, size.width), of(v, size.height))
+}
+
+/// The four pixels around a position and the weights of the later ones, in 1/[`PARTS`].
+#[inline(always)]
+pub fn around(p: i32, n: usize) -> (usize, usize, u32) {
+    let first = p.div_euclid(PARTS);
+    let last = n as i32 - 1;
+    (
+        first.clamp(0, last) as usize,
+        (first + 1).clamp(0, last) as usize,
+        p.rem_euclid(PARTS) as u32,
+    )
+}
+
+/// What can be sampled between pixels.
+pub trait Mix: Copy + Send + Sync {
+    /// The mean with these weights, which sum up to 64.
+    fn mix(pixels: [Self; 4], weights: [u32; 4]) -> Self;
+}
+
+fn mean(pixels: [u32; 4], weights: [u32; 4]) -> u32 {
+    let sum: u32 = pixels.iter().zip(weights).map(|(p, w)| p * w).sum();
+    (sum + 32) >> 6
+}
+
+impl Mix for u8 {
+    #[inline(always)]
+    fn mix(pixels: [Self; 4], weights: [u32; 4]) -> Self {
+        mean(pixels.map(u32::from), weights) as Self
+    }
+}
+
+impl Mix for u16 {
+    #[inline(always)]
+    fn mix(pixels: [Self; 4], weights: [u32; 4]) -> Self {
+        mean(pixels.map(u32::from), weights) as Self
+    }
+}
+
+impl Mix for [u8; 3] {
+    #[inline(always)]
+    fn mix(pixels: [Self; 4], weights: [u32; 4]) -> Self {
+        std::array::from_fn(|c| mean(pixels.map(|p| u32::from(p[c])), weights) as u8)
+    }
+}
+
+/// The picture as the model's grid sees it; what lies outside is left as it is.
+pub fn sample<P: Mix>(grid: &Grid, image: &Image<P>, out: &mut [P]) {
+    let size = image.size();
+    out.par_chunks_mut(size.width)
+        .enumerate()
+        .for_each(|(y, row)| {
+            for (x, out) in row.iter_mut().enumerate() {
+                let Some((u, v)) = position(grid, x, y, size) else {
+                    continue;
+                };
+                let (x0, x1, a) = around(u, size.width);
+                let (y0, y1, b) = around(v, size.height);
+                let (top, bottom) = (image.row(y0), image.row(y1));
+                let part = PARTS as u32;
+                *out = P::mix(
+                    [top[x0], top[x1], bottom[x0], bottom[x1]],
+                    [
+                        (part - a) * (part - b),
+                        a * (part - b),
+                        (part - a) * b,
+                        a * b,
+                    ],
+                );
+            }
+        });
+}

@@ -1,0 +1,197 @@
+//! From the features of a frame to its logos: what both backends do on the host.
+use std::sync::Arc;
+
+use super::{
+    Params, ParamsError,
+    features::{Keypoint, matcher::Match},
+    pose::{self, Quad},
+    pyramid::{Pyramid, grey_into},
+    templates::{Kind, Templates},
+    tracker::Tracker,
+    verify::{Detection, Verifier},
+};
+use crate::frame::{Image, Logos, MAX_LOGOS, MonoImage, Size};
+
+/// Detections of one frame before those that overlap are told apart.
+const MAX_DETECTIONS: usize = 64;
+
+/// Boxes that have this much in common show one thing.
+const SAME: f64 = 0.3;
+
+/// Steps 2 to 8 of the stage's contract: verification and tracking, on the host.
+///
+/// For each frame: [`Follower::grey`], then the features of that picture, and
+/// [`Follower::step`].
+#[derive(Debug)]
+pub struct Follower {
+    params: Params,
+    templates: Arc<Templates>,
+    pyramid: Pyramid,
+    verifier: Verifier,
+    tracker: Tracker,
+    detections: heapless::Vec<Detection, MAX_DETECTIONS>,
+    /// Frames since all of the image was searched.
+    since_full: u32,
+}
+
+impl Follower {
+    /// Takes all memory.
+    ///
+    /// # Errors
+    /// When a parameter or the size is out of range, or the templates were made with other
+    /// descriptors.
+    pub fn new(
+        params: &Params,
+        templates: Arc<Templates>,
+        size: Size,
+    ) -> Result<Self, ParamsError> {
+        params.validate()?;
+        params.features.check_size(size)?;
+        let expected = Kind::of(&params.features);
+        if templates.kind() != expected {
+            return Err(ParamsError::Descriptors {
+                found: templates.kind(),
+                expected,
+            });
+        }
+        let keypoints = params.features.capacity();
+        Ok(Self {
+            verifier: Verifier::new(params, &templates, size, keypoints),
+            tracker: Tracker::new(params, size),
+            pyramid: Pyramid::new(size),
+            params: params.clone(),
+            templates,
+            detections: heapless::Vec::new(),
+            since_full: 0,
+        })
+    }
+
+    /// The templates it looks for.
+    pub fn templates(&self) -> &Arc<Templates> {
+        &self.templates
+    }
+
+    /// Takes the frame's picture; gives it in grey, as the features are to see it.
+    ///
+    /// # Panics
+    /// When the picture has another size than this was made for.
+    pub fn grey(&mut self, image: &MonoImage) -> &Image<u8> {
+        grey_into(image, self.pyramid.full_mut());
+        self.pyramid.level(0)
+    }
+
+    /// The picture that [`Follower::grey`] gave last.
+    pub fn picture(&self) -> &Image<u8> {
+        self.pyramid.level(0)
+    }
+
+    /// Forgets all tracks.
+    pub fn reset(&mut self) {
+        self.tracker.reset();
+        self.since_full = 0;
+    }
+
+    /// Logos of the frame whose picture was taken last. `matches` holds for each template the
+    /// frame's keypoints as queries and the template's points as train
+    /// ([`super::features::matcher::two_nearest_apart`]). Allocates nothing.
+    pub fn step(&mut self, keypoints: &[Keypoint], matches: &[Vec<Match>], output: &mut Logos) {
+        let Self {
+            params,
+            templates,
+            pyramid,
+            verifier,
+            tracker,
+            detections,
+            since_full,
+        } = self;
+        tracker.predict();
+        let full = tracker.tracks().is_empty() || *since_full + 1 >= params.full_search_frames;
+        *since_full = if full { 0 } else { *since_full + 1 };
+
+        // What is where it was expected.
+        for i in 0..tracker.tracks().len() {
+            let track = &tracker.tracks()[i];
+            let template = &templates.list()[usize::from(track.template)];
+            if let Some(found) = verifier.expect(track.template, template, pyramid, &track.quad) {
+                tracker.hit(i, &found);
+            }
+        }
+
+        // What its keypoints say.
+        verifier.clear();
+        for (index, (template, matches)) in templates.list().iter().zip(matches).enumerate() {
+            let index = index as u16;
+            let tracks = tracker.tracks();
+            let margin = params.search_margin_ratio;
+            let mut seen: heapless::Vec<Area, MAX_LOGOS> = heapless::Vec::new();
+            let mut looked_for: heapless::Vec<[f64; 4], MAX_LOGOS> = heapless::Vec::new();
+            for track in tracks.iter().filter(|t| t.template == index) {
+                // There are no more tracks than room.
+                if track.found {
+                    let _ = seen.push(Area(track.quad));
+                } else {
+                    let _ = looked_for.push(grown(&pose::bounds(&track.quad), margin));
+                }
+            }
+            if !full && looked_for.is_empty() {
+                continue;
+            }
+            verifier.gather(index, template, keypoints, matches, |k| {
+                let (x, y) = (f64::from(k.x), f64::from(k.y));
+                let near = |b: &[f64; 4]| x >= b[0] && y >= b[1] && x <= b[2] && y <= b[3];
+                (full || looked_for.iter().any(near)) && !seen.iter().any(|a| a.holds(x, y))
+            });
+        }
+        detections.clear();
+        for rank in 0..verifier.rank().min(params.max_candidates) {
+            let template = &templates.list()[usize::from(verifier.template_of(rank))];
+            if let Some(found) = verifier.confirm(rank, template, pyramid) {
+                let _ = detections.push(found);
+            }
+        }
+
+        // Of those that lie on each other the best agrees with the pixels.
+        detections.sort_unstable_by(|a, b| {
+            let (p, q) = (a.quad[0], b.quad[0]);
+            (b.ncc.total_cmp(&a.ncc))
+                .then(a.template.cmp(&b.template))
+                .then(p[0].total_cmp(&q[0]))
+                .then(p[1].total_cmp(&q[1]))
+        });
+        for i in 0..detections.len() {
+            let bounds = pose::bounds(&detections[i].quad);
+            let overlaps = |quad: &Quad| pose::box_iou(&bounds, &pose::bounds(quad)) > SAME;
+            let hidden = detections[..i].iter().any(|d| overlaps(&d.quad))
+                || tracker
+                    .tracks()
+                    .iter()
+                    .any(|t| t.found && overlaps(&t.quad));
+            if hidden {
+                continue;
+            }
+            match tracker.of(&detections[i]) {
+                Some(track) => tracker.hit(track, &detections[i]),
+                None => tracker.begin(&detections[i]),
+            }
+        }
+        tracker.report(output);
+    }
+}
+
+/// The inside of a convex quad.
+struct Area(Quad);
+
+impl Area {
+    fn holds(&self, x: f64, y: f64) -> bool {
+        (0..4).all(|i| {
+            let ([ax, ay], [bx, by]) = (self.0[i], self.0[(i + 1) % 4]);
+            (bx - ax) * (y - ay) - (by - ay) * (x - ax) >= 0.0
+        })
+    }
+}
+
+/// A box with a margin of `share` of its longer side.
+fn grown(b: &[f64; 4], share: f64) -> [f64; 4] {
+    let margin = share * (b[2] - b[0]).max(b[3] - b[1]);
+    [b[0] - margin, b[1] - margin, b[2] + margin, b[3] + margin]
+}

@@ -1,0 +1,186 @@
+//! How well is the moving foreground of CDnet's highway found (Wang et al., CVPRW 2014)?
+mod common;
+
+use std::path::Path;
+
+use roadloop::{
+    frame::{Foreground, Image, MonoImage, Motion, MotionState, PixelKind, Rgb, Size},
+    source::picture::{self, Picture},
+    stage::{
+        Stage as _,
+        foreground::{
+            Params,
+            cpu::{Input, Plan},
+        },
+    },
+};
+
+/// Frames there are, and the first with truth, counted from 1.
+const FRAMES: usize = 540;
+const FIRST: usize = 470;
+
+fn colour(path: &Path) -> Rgb {
+    match picture::read(path).unwrap() {
+        Picture::Rgb8(rgb) => rgb,
+        _ => panic!("{} is no colour picture", path.display()),
+    }
+}
+
+fn grey(rgb: &Rgb) -> Image<u8> {
+    Image::from_fn(rgb.width(), rgb.height(), |x, y| {
+        picture::grey_of(rgb.get(x, y))
+    })
+}
+
+fn truth(path: &Path) -> Image<u8> {
+    match picture::read(path).unwrap() {
+        Picture::Grey8(image) => image,
+        Picture::Rgb8(rgb) => Image::from_fn(rgb.width(), rgb.height(), |x, y| rgb.get(x, y)[0]),
+        Picture::Grey16(_) => panic!("{} has 16 bits", path.display()),
+    }
+}
+
+#[derive(Default)]
+struct Score {
+    hits: u64,
+    false_alarms: u64,
+    misses: u64,
+}
+
+impl Score {
+    /// Moving against not moving; 85 and 170 in the truth are not judged, 50 is shadow.
+    fn add(&mut self, mask: &Image<u8>, truth: &Image<u8>) {
+        for (&mask, &truth) in mask.pixels().zip(truth.pixels()) {
+            let moving = mask == Foreground::MOVING;
+            match truth {
+                85 | 170 => {}
+                255 if moving => self.hits += 1,
+                255 => self.misses += 1,
+                _ if moving => self.false_alarms += 1,
+                _ => {}
+            }
+        }
+    }
+
+    fn f(&self) -> f64 {
+        let twice = 2 * self.hits;
+        twice as f64 / (twice + self.false_alarms + self.misses) as f64
+    }
+}
+
+/// F of each run, frame by frame over the same pictures. A run makes its picture and motion from
+/// the frame, and gives the mask in the frame's place.
+struct Run {
+    plan: Plan,
+    out: Foreground,
+    picture: fn(usize, &Rgb) -> MonoImage,
+    shift: fn(usize) -> (i32, i32),
+    score: Score,
+}
+
+impl Run {
+    fn new(picture: fn(usize, &Rgb) -> MonoImage, shift: fn(usize) -> (i32, i32)) -> Self {
+        let size = Size::new(320, 240);
+        let kind = picture(0, &Rgb::new(320, 240)).kind();
+        Self {
+            plan: Plan::new(&Params::default(), kind, size).unwrap(),
+            out: Foreground::new(size),
+            picture,
+            shift,
+            score: Score::default(),
+        }
+    }
+
+    fn frame(&mut self, n: usize, rgb: &Rgb) {
+        let image = (self.picture)(n, rgb);
+        let ((x, y), (x0, y0)) = ((self.shift)(n), (self.shift)(n.saturating_sub(1)));
+        let mut motion = Motion::of(MotionState::Still);
+        if (x, y) != (x0, y0) {
+            motion.state = MotionState::SmallMotion;
+            motion.homography[2] = (x0 - x) as f32;
+            motion.homography[5] = (y0 - y) as f32;
+        }
+        if n == 1 {
+            motion = Motion::default();
+        }
+        let input = Input {
+            image: &image,
+            motion: &motion,
+            known_foreground: None,
+        };
+        self.plan.run(input, &mut self.out);
+    }
+
+    fn judge(&mut self, n: usize, truth: &Image<u8>) {
+        let (dx, dy) = (self.shift)(n);
+        let (w, h) = (truth.width() as i32, truth.height() as i32);
+        let mask = &self.out.mask;
+        // Where the shaken picture shows nothing, nothing is judged.
+        let mut truth = truth.clone();
+        let moved = Image::from_fn(w as usize, h as usize, |x, y| {
+            let (x, y) = (x as i32 + dx, y as i32 + dy);
+            let inside = (0..w).contains(&x) && (0..h).contains(&y);
+            if inside {
+                mask.get(x as usize, y as usize)
+            } else {
+                1
+            }
+        });
+        for (truth, moved) in truth.data_mut().iter_mut().zip(moved.pixels()) {
+            *truth = if *moved == 1 { 85 } else { *truth };
+        }
+        self.score.add(&moved, &truth);
+    }
+}
+
+fn still(_: usize) -> (i32, i32) {
+    (0, 0)
+}
+
+/// Up to 3 px to all sides, another place in each frame.
+fn shaken(n: usize) -> (i32, i32) {
+    let noise = (n as u32).wrapping_mul(0x9E37_79B9) >> 8;
+    ((noise % 7) as i32 - 3, (noise / 7 % 7) as i32 - 3)
+}
+
+fn shake(n: usize, rgb: &Rgb) -> Rgb {
+    let (dx, dy) = shaken(n);
+    let at = |p: usize, d: i32, n: usize| (p as i32 - d).clamp(0, n as i32 - 1) as usize;
+    let (w, h) = (rgb.width(), rgb.height());
+    Rgb::from_fn(w, h, |x, y| rgb.get(at(x, dx, w), at(y, dy, h)))
+}
+
+#[test]
+fn vehicles_are_found_in_colour_in_grey_and_while_the_camera_shakes() {
+    let Some(folder) = common::data("cdnet_highway") else {
+        return;
+    };
+    let mut runs = [
+        Run::new(|_, rgb| MonoImage::Rgb8(rgb.clone()), still),
+        Run::new(|_, rgb| MonoImage::Grey8(grey(rgb)), still),
+        Run::new(|n, rgb| MonoImage::Rgb8(shake(n, rgb)), shaken),
+        Run::new(|n, rgb| MonoImage::Grey8(grey(&shake(n, rgb))), shaken),
+    ];
+    for n in 1..=FRAMES {
+        let rgb = colour(&folder.join(format!("input/in{n:06}.jpg")));
+        let truth = (n >= FIRST).then(|| truth(&folder.join(format!("groundtruth/gt{n:06}.png"))));
+        for run in &mut runs {
+            run.frame(n, &rgb);
+            if let Some(truth) = &truth {
+                run.judge(n, truth);
+            }
+        }
+    }
+    let [colour, grey, shaken_colour, shaken_grey] = runs.map(|run| run.score.f());
+    println!("F: colour {colour:.4}, grey {grey:.4}, shaken {shaken_colour:.4}, {shaken_grey:.4}");
+    assert!(colour >= 0.92, "F {colour:.4} in colour");
+    assert!(grey >= 0.90, "F {grey:.4} in grey");
+    assert!(
+        shaken_colour >= colour - 0.05,
+        "F {shaken_colour:.4} in shaken colour"
+    );
+    assert!(
+        shaken_grey >= grey - 0.05,
+        "F {shaken_grey:.4} in shaken grey"
+    );
+}
