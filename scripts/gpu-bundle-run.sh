@@ -4,10 +4,14 @@
 #   sanitize  the tests under compute-sanitizer, where it is installed
 #   drives    a synthetic drive, and every folder in $DATA, on the CPU and on the GPU: one digest?
 #   bench     latency of each stage and frame
-# Results go to $OUT (default results/): logs, JSON. DATA= names a folder of drives.
+# Results go to $OUT (default results/): logs, JSON. DATA= names a folder of drives, LIMIT= the
+# most seconds that a program may take (300), JOBS= how many tests run at a time (1).
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 OUT=${OUT:-$here/results}
+LIMIT=${LIMIT:-300}
+JOBS=${JOBS:-1}
+[ -z "${DATA:-}" ] || export ROADLOOP_DATA=$DATA
 if [ ! -d "$here/bin" ]; then tar -C "$here" -xzf "$here/bin.tar.gz" || exit 65; fi
 mkdir -p "$OUT"
 export ROADLOOP_REQUIRE_GPU=1
@@ -25,25 +29,40 @@ fail() { echo "FAILED: $*"; failed=1; }
   true
 } | tee "$OUT/provenance.txt"
 
+# These two run in shells of their own, $JOBS at a time.
+one_test() { # PROGRAM
+  local name
+  name=$(basename "$1")
+  timeout "$LIMIT" "$1" >"$OUT/$name.log" 2>&1 || { echo "FAILED: $name, status $?: $OUT/$name.log"; return 1; }
+  echo "$name: $(tail -1 "$OUT/$name.log")"
+}
+
+one_sanitizer() { # TOOL PROGRAM
+  local name small
+  name=$(basename "$2")
+  # Sanitizers take some hundred times as long: a stage's small test runs all its kernels.
+  small=$("$2" --list | sed -n 's/^\(small_[a-z_0-9]*\): test$/\1/p')
+  # shellcheck disable=SC2086 # none, or one word each
+  timeout "$LIMIT" compute-sanitizer --tool "$1" --report-api-errors no --error-exitcode 9 "$2" $small \
+    >"$OUT/$name-$1.log" 2>&1 || { echo "FAILED: $1 of $name, status $?: $OUT/$name-$1.log"; return 1; }
+  echo "$1 $name: $(grep -h 'SUMMARY' "$OUT/$name-$1.log" | tail -1)"
+}
+export -f one_test one_sanitizer
+export OUT LIMIT
+
 tests() {
-  for program in "$here"/bin/cuda*; do
-    "$program" >"$OUT/$(basename "$program").log" 2>&1 || fail "$program"
-    tail -1 "$OUT/$(basename "$program").log"
-  done
+  printf '%s\n' "$here"/bin/cuda* | xargs -P "$JOBS" -I{} bash -c 'one_test {}' || failed=1
 }
 
 sanitize() {
   command -v compute-sanitizer >/dev/null || { echo "SKIPPED: no compute-sanitizer"; return; }
   for tool in memcheck racecheck initcheck synccheck; do
     for program in "$here"/bin/cuda*; do
-      name=$(basename "$program")
       # What these two try on purpose is an error to the sanitizer.
-      case $name in cuda | cuda_memory) continue ;; esac
-      compute-sanitizer --tool "$tool" --report-api-errors no --error-exitcode 9 "$program" \
-        >"$OUT/$name-$tool.log" 2>&1 || fail "$tool of $name"
-      echo "$tool $name: $(grep -h 'SUMMARY' "$OUT/$name-$tool.log" | tail -1)"
+      case $(basename "$program") in cuda | cuda_memory) continue ;; esac
+      echo "$tool $program"
     done
-  done
+  done | xargs -P "$JOBS" -L 1 bash -c 'one_sanitizer "$0" "$1"' || failed=1
 }
 
 digest() { sed -n 's/^digest: //p' "$1"; }

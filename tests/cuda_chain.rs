@@ -40,6 +40,7 @@ gpu_tests![
     the_loop_allocates_nothing,
     memory_over_the_limit_is_refused_before_the_first_frame,
     stages_take_their_time,
+    small_drives,
 ];
 
 /// Frames in memory, one after the other.
@@ -394,6 +395,29 @@ fn every_shape_gives_the_same_results() {
                 &what,
             );
         }
+    }
+}
+
+/// Every kernel of the chain, small enough for the sanitizers.
+fn small_drives() {
+    let size = Size::new(131, 67);
+    let (camera, sets) = street(size, 2);
+    let (context, _) = setup();
+    let mask = Image::from_fn(size.width, size.height, |x, y| {
+        u8::from((x + y) % 7 > 0) * 255
+    });
+    for (stored, paths) in [(false, 4), (false, 8), (true, 4)] {
+        let mut config = Config::default();
+        config.stereo.paths = paths;
+        config.stereo.disparities = 64;
+        compare(
+            &context,
+            &config,
+            &bent(&camera, size),
+            Some(&mask),
+            &without(&sets, true, stored),
+            &format!("{paths} paths, stored {stored}"),
+        );
     }
 }
 

@@ -17,7 +17,8 @@ use roadloop::{
 gpu_tests![
     maps_give_the_same_images,
     rectified_images_are_copied,
-    masks_go_to_stored_disparities
+    masks_go_to_stored_disparities,
+    small_images,
 ];
 
 /// Two bent cameras that look aside by some degrees.
@@ -133,6 +134,16 @@ fn maps_give_the_same_images() {
         }
     }
     assert!(compared >= 8, "{compared} of the sizes have a common view");
+}
+
+/// Every kernel of the stage, small enough for the sanitizers.
+fn small_images() {
+    let size = Size::new(131, 67);
+    let mask = Image::from_fn(131, 67, |x, y| u8::from((x + 2 * y) % 5 > 0) * 255);
+    let bent = rectification(size, -0.1).expect("a common view");
+    for r in [&bent, &straight(size)] {
+        compare(r, Some(&mask));
+    }
 }
 
 fn straight(size: Size) -> Rectification {

@@ -24,7 +24,8 @@ gpu_tests![
     parameters_count_alike,
     masks_and_wide_images_count_alike,
     a_fixed_line_is_taken,
-    a_thousand_runs_give_one_road; always: the_host_lays_the_road_out_as_the_kernels
+    a_thousand_runs_give_one_road,
+    small_roads; always: the_host_lays_the_road_out_as_the_kernels
 ];
 
 fn the_host_lays_the_road_out_as_the_kernels() {
@@ -191,6 +192,20 @@ fn every_shape_gives_the_same_roads() {
             let nothing = Image::filled(w, h, INVALID);
             both.same(&nothing, &format!("{size} {range}, nothing"));
         }
+    }
+}
+
+/// Every kernel of the stage, small enough for the sanitizers.
+fn small_roads() {
+    let size = Size::new(97, 131);
+    let mask = Image::from_fn(97, 131, |x, y| u8::from((x + y) % 7 > 0) * 255);
+    for mask in [None, Some(&mask)] {
+        let mut both = Both::new(&Params::default(), size, &camera(size), 64, mask);
+        for i in 0..2 {
+            let scene = scene(size, 0.4, 50.0 + i as f64, i);
+            both.same(&scene, &format!("street {i}"));
+        }
+        both.same(&noise(size, 9), "noise");
     }
 }
 

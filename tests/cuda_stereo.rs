@@ -25,7 +25,7 @@ gpu_tests![
     real_pairs,
     shapes_at_the_edges_of_blocks,
     any_parameters,
-    tiny_images,
+    small_images,
     tall_and_wide,
     a_thousand_runs_of_a_graph;
     always: wrong_masks_are_refused_before_anything_is_allocated,
@@ -260,8 +260,8 @@ fn shapes_at_the_edges_of_blocks() {
 }
 
 /// A few small images and both numbers of paths: what a sanitizer, which makes everything some
-/// hundred times slower, gets through (`cuda_stereo tiny_images`).
-fn tiny_images() {
+/// hundred times slower, gets through (`cuda_stereo small_images`).
+fn small_images() {
     let (context, stream) = setup();
     for (w, h) in [(37, 9), (66, 4), (300, 2)] {
         for (disparities, paths) in [(64, 8), (128, 4), (128, 8), (256, 4)] {

@@ -29,6 +29,7 @@ gpu_tests![
     what_a_plan_refuses,
     one_graph_for_many_frames,
     recorded_drives,
+    small_columns,
 ];
 
 fn floats(road: &Road) -> Vec<f32> {
@@ -246,6 +247,21 @@ fn lists_that_are_too_short() {
                 &[("street", &drawn, line), ("random", &any, line)],
             );
         }
+    }
+}
+
+/// Every kernel of the stage, small enough for the sanitizers.
+fn small_columns() {
+    let size = Size::new(23, 97);
+    let line = road(0.5, 40.0);
+    let (drawn, any) = (street(size, &line), random(size, 64, 5));
+    for params in presets() {
+        compare(
+            &params,
+            &camera(size),
+            64,
+            &[("street", &drawn, line), ("random", &any, line)],
+        );
     }
 }
 
