@@ -12,7 +12,10 @@ OUT=${OUT:-$here/results}
 LIMIT=${LIMIT:-300}
 JOBS=${JOBS:-1}
 [ -z "${DATA:-}" ] || export ROADLOOP_DATA=$DATA
-if [ ! -d "$here/bin" ]; then tar -C "$here" -xzf "$here/bin.tar.gz" || exit 65; fi
+if [ ! -d "$here/bin" ]; then
+  command -v xz >/dev/null || { echo "run.sh: xz is needed (Debian, Ubuntu: sudo apt-get install xz-utils)" >&2; exit 69; }
+  tar -C "$here" -xJf "$here/bin.tar.xz" || exit 65
+fi
 mkdir -p "$OUT"
 export ROADLOOP_REQUIRE_GPU=1
 ROADLOOP_COMMIT=$(cat "$here/COMMIT")
