@@ -78,16 +78,16 @@ __device__ __forceinline__ void solve_columns(const Tables &k, const std::uint16
         if (warp == 0) {
             Serial<TALL> serial;
             serial.start(c);
-            block_meets();
-            block_meets();
+            block_meets<SOLVED>();
+            block_meets<JOINED>();
             for (int t = 0; t < tiles; ++t) {
                 serial.solve(c, t);
                 c.stamp(8);
-                block_meets();
+                block_meets<SOLVED>();
                 c.stamp(9);
                 serial.finish(c, t);
                 c.stamp(10);
-                block_meets();
+                block_meets<JOINED>();
                 c.stamp(11);
             }
         } else {
@@ -96,15 +96,15 @@ __device__ __forceinline__ void solve_columns(const Tables &k, const std::uint16
                 int from;
                 c.prepare(t, tiles, cost, from);
                 c.stamp(5);
-                block_meets();
+                block_meets<SOLVED>();
                 c.stamp(9);
                 c.last_cuts(t, cost, from);
                 c.stamp(10);
-                block_meets();
+                block_meets<JOINED>();
                 c.stamp(11);
             }
-            block_meets();
-            block_meets();
+            block_meets<SOLVED>();
+            block_meets<JOINED>();
         }
 #ifdef STIXEL_PROFILE
         if (tid == 0) {

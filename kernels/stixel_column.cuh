@@ -145,10 +145,14 @@ __device__ inline void helpers_meet(int threads) {
     asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
 }
 
-// The whole block, whose first warp comes from another place than the others.
+// The whole block, whose first warp comes from another place than the others. Barriers that follow
+// one another are two: a warp may wait at the second while others have not left the first.
+constexpr int SOLVED = 2;  // a tile is solved, the next prepared
+constexpr int JOINED = 3;  // the solved tile's cuts are looked at
+template <int BARRIER>
 __device__ inline void block_meets() {
     __syncwarp();
-    asm volatile("bar.sync 2, %0;" ::"r"(blockDim.x) : "memory");
+    asm volatile("bar.sync %0, %1;" ::"n"(BARRIER), "r"(blockDim.x) : "memory");
 }
 
 // For measurements and tests only, by -D: cycles of each part behind the output (the bench shows
