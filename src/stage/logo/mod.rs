@@ -30,7 +30,8 @@
 //! 7. **Judgement.** The quad is convex and seen from its front, its sides' ratio is within
 //!    [`Params::max_side_ratio`] of the template's, its area between [`Params::min_side_px`]
 //!    squared and the image, and the picture under it correlates with the template's (NCC) by
-//!    [`Params::min_ncc`] or more. Of two that overlap the better correlated stays.
+//!    [`Params::min_ncc`] or more; new ones that fewer than [`Params::min_inliers`] pairs speak for
+//!    need more, up to four fifths of the way to 1. Of two that overlap the better correlated stays.
 //! 8. **Tracks.** What was found goes on as the track of the same template whose prediction it
 //!    overlaps most (then the lower id), else begins one. A track is TENTATIVE until its
 //!    [`Params::confirm_hits`]th hit, then TRACKED; unseen it is carried along its velocity with

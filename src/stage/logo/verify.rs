@@ -24,6 +24,10 @@ const TURN_COS: f32 = 0.866;
 /// Coarse correlation, as a share of the least that does in the end, for a finer look.
 const COARSE_SHARE: f64 = 0.6;
 
+/// Share of the way from the least correlation to 1 that a logo without any pair would have to
+/// make up.
+const MISSING_SHARE: f64 = 0.8;
+
 /// Names the random numbers.
 const SEED: u32 = 0x1060;
 
@@ -88,6 +92,13 @@ pub(super) struct Detection {
     pub template: u16,
     pub quad: Quad,
     pub ncc: f64,
+}
+
+/// The correlation that a logo needs which so many pairs speak for: the fewer, the higher. A ring
+/// or a triangle alone correlates well with road signs.
+fn needed_ncc(params: &Params, support: usize) -> f64 {
+    let missing = params.min_inliers.saturating_sub(support) as f64 / params.min_inliers as f64;
+    params.min_ncc + MISSING_SHARE * missing * (1.0 - params.min_ncc)
 }
 
 /// Looks for templates among pairs.
@@ -282,7 +293,22 @@ impl Verifier {
             }
         }
         let best = best.filter(|b| b.ncc >= COARSE_SHARE * self.params.min_ncc)?;
-        self.finish(cluster.template, template, pyramid, &best.pose)
+        let (detection, pose) = self.finish(cluster.template, template, pyramid, &best.pose)?;
+        let needed = needed_ncc(&self.params, self.support(&cluster, &pose, &detection.quad));
+        (detection.ncc >= needed).then_some(detection)
+    }
+
+    /// How many points of the template have a pair in the cluster that the pose explains.
+    fn support(&self, cluster: &Cluster, pose: &Pose, quad: &Quad) -> usize {
+        let (_, height) = pose::sides(quad);
+        let reach = self.params.inlier_px.max(0.05 * height);
+        let explained = |c: &&Candidate| {
+            let [x, y] = pose.map(f64::from(c.plane[0]), f64::from(c.plane[1]));
+            let (dx, dy) = (x - f64::from(c.at[0]), y - f64::from(c.at[1]));
+            dx * dx + dy * dy <= reach * reach
+        };
+        let members = &self.members[cluster.start..cluster.end];
+        members.iter().filter(explained).count()
     }
 
     /// Looks for a template where it is expected.
@@ -299,7 +325,8 @@ impl Verifier {
         let steps = self.params.fit_steps;
         let fit = coarse.align(pyramid, &mut self.scratch, &start, steps)?;
         (fit.ncc >= COARSE_SHARE * self.params.min_ncc).then_some(())?;
-        self.finish(index, template, pyramid, &fit.pose)
+        let found = self.finish(index, template, pyramid, &fit.pose)?;
+        Some(found.0)
     }
 
     /// The fine fit and the judgement.
@@ -309,15 +336,16 @@ impl Verifier {
         template: &Template,
         pyramid: &mut Pyramid,
         start: &Pose,
-    ) -> Option<Detection> {
+    ) -> Option<(Detection, Pose)> {
         let [_, fine] = template.faces();
         let fit = fine.align(pyramid, &mut self.scratch, start, self.params.fit_steps)?;
         let quad = self.plausible(&fit.pose, template)?;
-        (fit.ncc >= self.params.min_ncc).then_some(Detection {
+        let detection = Detection {
             template: index,
             quad,
             ncc: fit.ncc,
-        })
+        };
+        (fit.ncc >= self.params.min_ncc).then_some((detection, fit.pose))
     }
 
     /// The quad of a pose that a camera may see.
@@ -447,5 +475,245 @@ impl Verifier {
         }
         let [a, b, x, c, d, y] = a;
         Pose([a, b, x, c, d, y, 0.0, 0.0, 1.0]).normalised()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        evaluate::logos::{composite::Chance, marks::MARKS},
+        stage::logo::{BuildOptions, features::FeatureParams},
+    };
+
+    const SIZE: Size = Size::new(1280, 720);
+
+    fn templates() -> Templates {
+        let (grey, _) = MARKS[1].picture(128);
+        let options = BuildOptions {
+            heights: vec![128, 64],
+            views: false,
+            ..BuildOptions::default()
+        };
+        let pictures = vec![("m".to_owned(), grey, None)];
+        Templates::of_pictures(pictures, &FeatureParams::default(), &options).unwrap()
+    }
+
+    /// Every `step`th point of the template as a camera would see it, with a match.
+    fn seen(
+        template: &Template,
+        pose: &Pose,
+        (scale, turn): (f32, u16),
+        step: usize,
+        keypoints: &mut Vec<Keypoint>,
+        matches: &mut Vec<Match>,
+    ) {
+        for (i, p) in template.points().iter().enumerate().step_by(step) {
+            let [x, y] = pose.map(p.x.into(), p.y.into());
+            matches.push(Match {
+                query: keypoints.len() as u32,
+                train: i as u32,
+                distance: 20 + (i % 7) as u32,
+                second: i as u32,
+                second_distance: 100,
+            });
+            keypoints.push(Keypoint {
+                x: x as f32,
+                y: y as f32,
+                sigma: p.sigma * scale,
+                angle: (p.angle + turn) % ANGLES,
+                sign: p.sign,
+                ..Keypoint::default()
+            });
+        }
+    }
+
+    /// Keypoints that match anything.
+    fn noise(
+        template: &Template,
+        count: usize,
+        chance: &mut Chance,
+        keypoints: &mut Vec<Keypoint>,
+        matches: &mut Vec<Match>,
+    ) {
+        for _ in 0..count {
+            let train = chance.below(template.points().len()) as u32;
+            matches.push(Match {
+                query: keypoints.len() as u32,
+                train,
+                distance: 30 + chance.below(40) as u32,
+                second: train,
+                second_distance: 80,
+            });
+            keypoints.push(Keypoint {
+                x: chance.between(0.0, 1280.0) as f32,
+                y: chance.between(0.0, 720.0) as f32,
+                sigma: chance.between(1.6, 20.0) as f32,
+                angle: chance.below(1024) as u16,
+                sign: template.points()[train as usize].sign,
+                ..Keypoint::default()
+            });
+        }
+    }
+
+    fn off(a: &Pose, b: &Pose, aspect: f64) -> f64 {
+        let (a, b) = (a.quad(aspect).unwrap(), b.quad(aspect).unwrap());
+        let far = |(p, q): (&[f64; 2], &[f64; 2])| {
+            ((p[0] - q[0]) * (p[0] - q[0]) + (p[1] - q[1]) * (p[1] - q[1])).sqrt()
+        };
+        a.iter().zip(&b).map(far).fold(0.0, f64::max)
+    }
+
+    #[test]
+    fn two_logos_among_wrong_pairs_are_two_clusters_with_their_poses() {
+        let templates = templates();
+        let template = &templates.list()[0];
+        let aspect = template.aspect();
+        let mut verifier = Verifier::new(&Params::default(), &templates, SIZE, 4000);
+        let (mut keypoints, mut matches) = (Vec::new(), Vec::new());
+        let mut chance = Chance(9);
+        // Turned by a twelfth, and seen from the side.
+        let angle = std::f64::consts::TAU / 12.0;
+        let first = Pose::similarity(90.0, (libm::cos(angle), libm::sin(angle)), (400.0, 300.0));
+        let quad = [
+            [700.0, 400.0],
+            [1000.0, 420.0],
+            [1000.0, 500.0],
+            [700.0, 510.0],
+        ];
+        let second = Pose::of_quad(aspect, &quad).unwrap();
+        seen(
+            template,
+            &first,
+            (90.0, 85),
+            3,
+            &mut keypoints,
+            &mut matches,
+        );
+        let n = keypoints.len();
+        seen(
+            template,
+            &second,
+            (95.0, 10),
+            5,
+            &mut keypoints,
+            &mut matches,
+        );
+        let m = keypoints.len() - n;
+        noise(template, 60, &mut chance, &mut keypoints, &mut matches);
+        verifier.clear();
+        verifier.gather(0, template, &keypoints, &matches, |_| true);
+        let found = verifier.rank();
+        assert!(found >= 2, "{found}");
+        for (rank, truth, of) in [(0, &first, n), (1, &second, m)] {
+            let cluster = verifier.clusters[rank];
+            let size = cluster.end - cluster.start;
+            assert!(size * 10 >= of * 8, "{size} of {of}");
+            let pose = verifier.projective(&cluster).unwrap();
+            assert!(
+                off(&pose, truth, aspect) < 0.1,
+                "{}",
+                off(&pose, truth, aspect)
+            );
+            let affine = verifier.affinity(&cluster).unwrap();
+            assert!(
+                off(&affine, truth, aspect) < 12.0,
+                "{}",
+                off(&affine, truth, aspect)
+            );
+            let quad = pose.quad(aspect).unwrap();
+            assert!(verifier.support(&cluster, &pose, &quad) * 10 >= of * 8);
+        }
+        // A similarity is an affinity.
+        let affine = verifier.affinity(&verifier.clusters[0]).unwrap();
+        assert!(
+            off(&affine, &first, aspect) < 1.0,
+            "{}",
+            off(&affine, &first, aspect)
+        );
+        // Again the same, and only where it is wanted.
+        let ranked: Vec<_> = verifier
+            .clusters
+            .iter()
+            .map(|c| (c.weight, c.start))
+            .collect();
+        verifier.clear();
+        verifier.gather(0, template, &keypoints, &matches, |_| true);
+        verifier.rank();
+        let again: Vec<_> = verifier
+            .clusters
+            .iter()
+            .map(|c| (c.weight, c.start))
+            .collect();
+        assert_eq!(ranked, again);
+        verifier.clear();
+        verifier.gather(0, template, &keypoints, &matches, |k| k.x > 650.0);
+        assert!(verifier.rank() >= 1);
+        let best = verifier.clusters[0];
+        let pose = verifier.projective(&best).unwrap();
+        assert!(off(&pose, &second, aspect) < 0.1);
+    }
+
+    #[test]
+    fn wrong_pairs_alone_have_few_votes() {
+        let templates = templates();
+        let template = &templates.list()[0];
+        let mut verifier = Verifier::new(&Params::default(), &templates, SIZE, 4000);
+        let (mut keypoints, mut matches) = (Vec::new(), Vec::new());
+        noise(template, 300, &mut Chance(4), &mut keypoints, &mut matches);
+        verifier.clear();
+        verifier.gather(0, template, &keypoints, &matches, |_| true);
+        for rank in 0..verifier.rank() {
+            let c = verifier.clusters[rank];
+            assert!(c.end - c.start < 8, "{c:?}");
+        }
+        // Nothing to take, and matches of keypoints and points that are not there.
+        verifier.clear();
+        verifier.gather(0, template, &[], &matches, |_| true);
+        assert_eq!(verifier.rank(), 0);
+        matches[0].train = 1 << 20;
+        verifier.gather(0, template, &keypoints, &matches, |_| true);
+    }
+
+    #[test]
+    fn what_no_camera_sees_is_not_plausible() {
+        let templates = templates();
+        let template = &templates.list()[0];
+        let verifier = Verifier::new(&Params::default(), &templates, SIZE, 10);
+        let judge = |quad: [[f64; 2]; 4]| {
+            let pose = Pose::of_quad(template.aspect(), &quad)?;
+            verifier.plausible(&pose, template)
+        };
+        let rectangle = |w: f64, h: f64| {
+            [
+                [100.0, 100.0],
+                [100.0 + w, 100.0],
+                [100.0 + w, 100.0 + h],
+                [100.0, 100.0 + h],
+            ]
+        };
+        // The mark is 3.4 to 1.
+        assert!(judge(rectangle(170.0, 50.0)).is_some());
+        assert!(judge(rectangle(50.0, 50.0)).is_some(), "a factor of 3.4");
+        assert!(judge(rectangle(50.0, 170.0)).is_none(), "a factor of 11.6");
+        assert!(judge(rectangle(900.0, 50.0)).is_none(), "a factor of 5.3");
+        assert!(judge(rectangle(34.0, 10.0)).is_none(), "an area of 340");
+        assert!(
+            judge(rectangle(4000.0, 1200.0)).is_none(),
+            "more than twice the image"
+        );
+        let [a, b, c, d] = rectangle(170.0, 50.0);
+        assert!(judge([b, a, d, c]).is_none(), "a mirror image");
+        assert!(judge([c, d, a, b]).is_some(), "upside down");
+        assert!(judge([a, c, b, d]).is_none(), "crossed");
+    }
+
+    #[test]
+    fn few_pairs_need_a_better_picture() {
+        let params = Params::default();
+        assert_eq!(needed_ncc(&params, 8), params.min_ncc);
+        assert_eq!(needed_ncc(&params, 80), params.min_ncc);
+        assert!(needed_ncc(&params, 3) > 0.8);
+        assert!(needed_ncc(&params, 0) < 1.0);
     }
 }
