@@ -39,7 +39,7 @@ fn marks_of_the_street() {
     let header = "frame,id,name,state,x0,y0,x1,y1,x2,y2,x3,y3,confidence\n";
     let (mut results, mut truth) = (header.to_owned(), header.to_owned());
     let mut logos = Logos::new();
-    for frame in 0..12 {
+    for frame in 1..9 {
         let rendered = street.render(frame);
         for t in &rendered.mono_logos {
             let corners = t.quad.map(|(x, y)| format!("{x:.3},{y:.3}")).join(",");
@@ -60,12 +60,15 @@ fn marks_of_the_street() {
             writeln!(results, "{frame},{id},{name},{state},{corners},{sure:.3}").unwrap();
         }
     }
+    eprintln!("{results}\n{truth}");
     let dir = tempfile::tempdir().unwrap();
     let (a, b) = (dir.path().join("logos.csv"), dir.path().join("truth.csv"));
     fs::write(&a, results).unwrap();
     fs::write(&b, truth).unwrap();
     let report = evaluate(&a, &b, &Judge::default()).unwrap();
     eprintln!("{report}");
-    assert!(report.precision.is_none_or(|p| p >= 0.9), "{report}");
-    assert_eq!(report.id_switches, 0);
+    // Many of the true ones are smaller than what is looked for (24 px square).
+    assert_eq!((report.wrong, report.id_switches), (0, 0), "{report}");
+    assert!(report.recall.is_some_and(|r| r >= 0.5), "{report}");
+    assert!(report.mean_error_px.is_some_and(|e| e < 3.0), "{report}");
 }

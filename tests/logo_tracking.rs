@@ -43,6 +43,12 @@ fn plan() -> Plan {
     Plan::new(&Params::default(), templates(), PixelKind::Grey8, SIZE).unwrap()
 }
 
+fn master(mark: usize) -> &'static Master {
+    static MASTERS: OnceLock<Vec<Master>> = OnceLock::new();
+    let masters = MASTERS.get_or_init(|| USED.map(|i| Master::new(&MARKS[i])).into());
+    &masters[USED.iter().position(|i| *i == mark).unwrap()]
+}
+
 /// A wall of soft blotches.
 fn wall(chance: &mut Chance) -> Image<u8> {
     let mut frame = Image::from_fn(SIZE.width, SIZE.height, |x, y| {
@@ -75,7 +81,7 @@ fn frame(n: u64, marks: &[(usize, f64, f64, f64)]) -> (MonoImage, Vec<[[f64; 2];
             gain: 0.9,
             smear: [1.0, 0.0],
         };
-        lay(&mut image, &Master::new(&MARKS[mark]), &placing);
+        lay(&mut image, master(mark), &placing);
         quads.push(quad);
     }
     (MonoImage::Grey8(image), quads)
