@@ -20,7 +20,8 @@
 //!    heights plus an eighth of the distance to the other's keypoint) vote for each other; the one with
 //!    the most votes, then the smallest distance, then the first, leads a cluster. What one
 //!    cluster used is not used again, so that there may be several of one template. The clusters
-//!    of all templates are looked at by their votes, then the template's number.
+//!    of all templates are looked at by their votes, then the template's number, but for those
+//!    whose middle lies on a logo found before.
 //! 5. **Pose.** RANSAC for a homography with counter-based random numbers over the cluster
 //!    ([`crate::maths::homography`]), pairs sorted by distance; with fewer than
 //!    [`Params::min_inliers`] inliers a least-squares affinity of the cluster stands in.

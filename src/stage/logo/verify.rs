@@ -18,8 +18,8 @@ const PLANE_PX: f64 = 256.0;
 /// Pairs that agree have sizes within this factor.
 const SIZE_FACTOR: f32 = 1.6;
 
-/// And turns within 30 degrees: the cosine.
-const TURN_COS: f32 = 0.866;
+/// And turns within 30 degrees, in 1/[`ANGLES`] of a turn.
+const TURN: u16 = 85;
 
 /// Coarse correlation, as a share of the least that does in the end, for a finer look.
 const COARSE_SHARE: f64 = 0.6;
@@ -41,12 +41,15 @@ struct Candidate {
     plane: [f32; 2],
     /// Height of the logo, px.
     scale: f32,
-    /// Its turn, as a unit vector.
+    /// Its turn, in 1/[`ANGLES`] and as a unit vector.
+    angle: u16,
     turn: [f32; 2],
     /// Its middle, px.
     middle: [f32; 2],
     distance: u32,
     query: u32,
+    /// Whether this is the keypoint's second nearest.
+    second: bool,
     /// How much its vote weighs.
     weight: u32,
     used: bool,
@@ -69,11 +72,14 @@ const MAX_CLUSTERS: usize = 8;
 const CLEAR_WEIGHT: u32 = 3;
 
 impl Candidate {
+    /// The order of pairs. A keypoint has two: the nearest and the second.
+    fn rank(&self) -> (u32, u32, bool) {
+        (self.distance, self.query, self.second)
+    }
+
+    /// Whether size and middle agree; the turn is the caller's.
     fn agrees(&self, other: &Self) -> bool {
         if self.scale > SIZE_FACTOR * other.scale || other.scale > SIZE_FACTOR * self.scale {
-            return false;
-        }
-        if self.turn[0] * other.turn[0] + self.turn[1] * other.turn[1] < TURN_COS {
             return false;
         }
         let square = |a: [f32; 2], b: [f32; 2]| {
@@ -94,6 +100,39 @@ pub(super) struct Detection {
     pub ncc: f64,
 }
 
+/// The places in `order` (candidates by their angle) of those not used that agree with the one at
+/// place `p`, itself included.
+fn agreeing<'a>(
+    all: &'a [Candidate],
+    order: &'a [u16],
+    p: usize,
+) -> impl Iterator<Item = &'a u16> + 'a {
+    let n = order.len();
+    let leader = &all[usize::from(order[p])];
+    let angle = move |i: usize| all[usize::from(order[i])].angle;
+    // Onwards and back from `p`, around the circle; equal angles before `p` are met going back.
+    let onwards = (1..n)
+        .map(move |k| ((p + k) % n, p + k >= n))
+        .take_while(move |&(i, around)| {
+            let d = (angle(i) + ANGLES - leader.angle) % ANGLES;
+            d <= TURN && !(around && d == 0)
+        });
+    let back = (1..n)
+        .map(move |k| ((p + n - k) % n, k > p))
+        .take_while(move |&(i, around)| {
+            let d = (leader.angle + ANGLES - angle(i)) % ANGLES;
+            d <= TURN && !(around && d == 0)
+        });
+    std::iter::once((p, false))
+        .chain(onwards)
+        .chain(back)
+        .map(move |(i, _)| &order[i])
+        .filter(move |i| {
+            let c = &all[usize::from(**i)];
+            !c.used && leader.agrees(c)
+        })
+}
+
 /// The correlation that a logo needs which so many pairs speak for: the fewer, the higher. A ring
 /// or a triangle alone correlates well with road signs.
 fn needed_ncc(params: &Params, support: usize) -> f64 {
@@ -111,6 +150,9 @@ pub(super) struct Verifier {
     /// Pairs of one template.
     candidates: Vec<Candidate>,
     votes: Vec<u32>,
+    /// The pairs by their angle, and where in that order each is.
+    order: Vec<u16>,
+    places: Vec<u16>,
     /// The clusters of all templates, and their pairs.
     clusters: Vec<Cluster>,
     members: Vec<Candidate>,
@@ -134,6 +176,8 @@ impl Verifier {
             turns,
             candidates: Vec::with_capacity(2 * keypoints),
             votes: Vec::with_capacity(MAX_PAIRS),
+            order: Vec::with_capacity(MAX_PAIRS),
+            places: Vec::with_capacity(MAX_PAIRS),
             clusters: Vec::with_capacity(n * MAX_CLUSTERS),
             members: Vec::with_capacity(n * MAX_PAIRS),
             pairs: Vec::with_capacity(MAX_PAIRS),
@@ -163,9 +207,10 @@ impl Verifier {
                 continue;
             };
             let clear = f64::from(m.distance) < self.params.ratio * f64::from(m.second_distance);
-            for (train, distance, weight) in [
-                (m.train, m.distance, if clear { CLEAR_WEIGHT } else { 1 }),
-                (m.second, m.second_distance, 1),
+            let weight = if clear { CLEAR_WEIGHT } else { 1 };
+            for (train, distance, weight, second) in [
+                (m.train, m.distance, weight, false),
+                (m.second, m.second_distance, 1, true),
             ] {
                 let Some(p) = template.points().get(train as usize) else {
                     continue;
@@ -183,6 +228,7 @@ impl Verifier {
                     at: [k.x, k.y],
                     plane: [p.x, p.y],
                     scale,
+                    angle: (k.angle + ANGLES - p.angle) % ANGLES,
                     turn,
                     middle: [
                         k.x - scale * (c * p.x - s * p.y),
@@ -190,14 +236,13 @@ impl Verifier {
                     ],
                     distance,
                     query: m.query,
+                    second,
                     weight,
                     used: false,
                 });
             }
         }
-        // A query's nearest comes before its second by distance, or by weight, or is as good.
-        self.candidates
-            .sort_unstable_by_key(|c| (c.distance, c.query, CLEAR_WEIGHT - c.weight));
+        self.candidates.sort_unstable_by_key(Candidate::rank);
         self.candidates.truncate(MAX_PAIRS);
         self.cluster(index);
     }
@@ -207,31 +252,43 @@ impl Verifier {
         let Self {
             candidates: all,
             votes,
+            order,
+            places,
             clusters,
             members,
             ..
         } = self;
-        let count = |all: &[Candidate], leader: &Candidate| {
-            let agree = all.iter().filter(|c| !c.used && leader.agrees(c));
-            agree.fold((0, 0), |(n, w), c| (n + 1, w + c.weight))
+        let n = all.len() as u16;
+        order.clear();
+        order.extend(0..n);
+        order.sort_unstable_by_key(|&i| (all[usize::from(i)].angle, i));
+        places.clear();
+        places.resize(all.len(), 0);
+        for (place, &i) in (0..n).zip(order.iter()) {
+            places[usize::from(i)] = place;
+        }
+        let count = |all: &[Candidate], i: usize| {
+            agreeing(all, order, places[i].into())
+                .fold((0, 0), |(n, w), &i| (n + 1, w + all[usize::from(i)].weight))
         };
         votes.clear();
-        votes.extend(all.iter().map(|leader| count(all, leader).1));
+        votes.extend((0..all.len()).map(|i| count(all, i).1));
         for _ in 0..MAX_CLUSTERS {
             // Votes only fall while pairs are used: the first whose count still holds leads.
-            let (leader, n, weight) = loop {
+            let (leader, n) = loop {
                 let mut best = (0, 0);
                 for (i, v) in votes.iter().enumerate() {
                     if *v > best.0 && !all[i].used {
                         best = (*v, i);
                     }
                 }
-                if best.0 == 0 {
+                // So many pairs weigh at least as much.
+                if (best.0 as usize) < self.params.min_votes {
                     return;
                 }
-                let (n, weight) = count(all, &all[best.1]);
+                let (n, weight) = count(all, best.1);
                 if weight == best.0 {
-                    break (best.1, n, weight);
+                    break (best.1, n);
                 }
                 votes[best.1] = weight;
             };
@@ -240,12 +297,16 @@ impl Verifier {
                 continue;
             }
             let start = members.len();
-            let leader = all[leader];
+            let weight = votes[leader];
+            for &i in agreeing(all, order, places[leader].into()) {
+                members.push(all[usize::from(i)]);
+            }
+            members[start..].sort_unstable_by_key(Candidate::rank);
             for c in all.iter_mut() {
-                if !c.used && leader.agrees(c) {
-                    c.used = true;
-                    members.push(*c);
-                }
+                // Those taken, which are the only ones of their rank.
+                c.used |= members[start..]
+                    .binary_search_by_key(&c.rank(), Candidate::rank)
+                    .is_ok();
             }
             clusters.push(Cluster {
                 template: index,
@@ -263,9 +324,12 @@ impl Verifier {
         self.clusters.len()
     }
 
-    /// The template of cluster number `rank`.
-    pub fn template_of(&self, rank: usize) -> u16 {
-        self.clusters[rank].template
+    /// The template of cluster number `rank`, and where it puts the logo's middle.
+    pub fn cluster_of(&self, rank: usize) -> (u16, [f64; 2]) {
+        let cluster = &self.clusters[rank];
+        // Of the pair with the nearest descriptors.
+        let middle = self.members[cluster.start].middle.map(f64::from);
+        (cluster.template, middle)
     }
 
     /// The pose of cluster number `rank`, if the pixels confirm it.
