@@ -32,7 +32,7 @@
 //!    [`Params::max_side_ratio`] of the template's, its area between [`Params::min_side_px`]
 //!    squared and the image, and the picture under it correlates with the template's (NCC) by
 //!    [`Params::min_ncc`] or more; new ones that fewer than [`Params::min_inliers`] pairs speak for
-//!    need more, up to four fifths of the way to 1. Of two that overlap the better correlated stays.
+//!    need more, up to three fifths of the way to 1. Of two that overlap the better correlated stays.
 //! 8. **Tracks.** What was found goes on as the track of the same template whose prediction it
 //!    overlaps most (then the lower id), else begins one. A track is TENTATIVE until its
 //!    [`Params::confirm_hits`]th hit, then TRACKED; unseen it is carried along its velocity with
@@ -130,7 +130,7 @@ impl Default for Params {
             fit_steps: 8,
             max_side_ratio: 4.0,
             min_side_px: 24.0,
-            min_ncc: 0.7,
+            min_ncc: 0.75,
             max_candidates: 16,
             full_search_frames: 4,
             search_margin_ratio: 0.3,

@@ -26,7 +26,7 @@ const COARSE_SHARE: f64 = 0.6;
 
 /// Share of the way from the least correlation to 1 that a logo without any pair would have to
 /// make up.
-const MISSING_SHARE: f64 = 0.8;
+const MISSING_SHARE: f64 = 0.6;
 
 /// Names the random numbers.
 const SEED: u32 = 0x1060;
@@ -242,8 +242,12 @@ impl Verifier {
                 });
             }
         }
+        if self.candidates.len() > MAX_PAIRS {
+            self.candidates
+                .select_nth_unstable_by_key(MAX_PAIRS, Candidate::rank);
+            self.candidates.truncate(MAX_PAIRS);
+        }
         self.candidates.sort_unstable_by_key(Candidate::rank);
-        self.candidates.truncate(MAX_PAIRS);
         self.cluster(index);
     }
 
