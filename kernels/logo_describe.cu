@@ -223,7 +223,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP)
         if (!p.scaled) {
             // At the image's own pixels, where there is such an octave.
             int octave = static_cast<int>(p.unscaled_octave);
-            size = octave_size(g, r, octave);
+            size = octave < static_cast<int>(g.octaves) ? octave_size(g, r, octave) : Extent{0, 0};
             if (size.width == 0) size = octave_size(g, r, octave = 0);
             const float step = octave_step(g, octave);
             const float u = at_x / step, v = at_y / step;

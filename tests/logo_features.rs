@@ -419,6 +419,7 @@ fn dropped_keypoints_leave_their_numbers() {
 
 #[test]
 fn a_gradient_has_the_direction_of_its_angle() {
+    let mut sum = 0.0;
     for degrees in (0..360).step_by(5) {
         let (sin, cos) = f64::from(degrees).to_radians().sin_cos();
         // A spot on a slope.
@@ -442,8 +443,11 @@ fn a_gradient_has_the_direction_of_its_angle() {
             .iter()
             .filter(|k| k.response == strongest.response);
         let off = same.map(off).fold(f32::MAX, f32::min);
-        assert!(off < 12.0, "{degrees}: off by {off}");
+        // The window is a few pixels wide.
+        assert!(off < 16.0, "{degrees}: off by {off}");
+        sum += off;
     }
+    assert!(sum < 72.0 * 6.0, "{sum}");
 }
 
 #[test]
