@@ -52,23 +52,25 @@ impl Placement {
         within(self.x, size.width) && within(self.y, size.height)
     }
 
-    /// The pixel nearest to a point of the pattern, perhaps outside the level.
+    /// A point of the pattern: the pixel at its upper left, perhaps outside the level, and how far
+    /// it is from there to the next, in 1/256.
     #[inline(always)]
-    fn pixel(&self, u: i16, v: i16) -> [i32; 2] {
+    fn point(&self, u: i16, v: i16) -> [(i32, u32); 2] {
         let (u, v) = (i32::from(u), i32::from(v));
         const { assert!(POINT_ONE == 256) };
         let dx = self.cos * u - self.sin * v + self.fraction[0];
         let dy = self.sin * u + self.cos * v + self.fraction[1];
-        let half = 1 << (FRACTION - 1);
+        let part = |d: i32| (d >> (FRACTION - 8)) as u32 & 255;
         [
-            self.x + ((dx + half) >> FRACTION),
-            self.y + ((dy + half) >> FRACTION),
+            (self.x + (dx >> FRACTION), part(dx)),
+            (self.y + (dy >> FRACTION), part(dy)),
         ]
     }
 }
 
 /// The descriptor of a keypoint: bit `i` is set where the level at the first point of pair `i` is
-/// less than at the second. Points outside read the nearest pixel.
+/// less than at the second; bilinear between the pixels, in whole numbers. Points outside read the
+/// nearest pixel.
 #[inline(always)]
 pub(super) fn describe(
     level: &[u16],
@@ -82,15 +84,30 @@ pub(super) fn describe(
     for (word, pairs) in out.0.iter_mut().zip(pattern.chunks(32)) {
         *word = 0;
         for (half, pairs) in pairs.chunks(LANES).enumerate() {
-            let (mut first, mut second) = ([0i32; LANES], [0i32; LANES]);
-            for (lane, &[a, b, c, d]) in pairs.iter().enumerate().take(LANES) {
-                let index = |[x, y]: [i32; 2]| y.clamp(0, bottom) * width + x.clamp(0, right);
-                first[lane] = index(place.pixel(a, b));
-                second[lane] = index(place.pixel(c, d));
+            let mut values = [[0u32; LANES]; 2];
+            for (end, values) in values.iter_mut().enumerate() {
+                let mut at = [[0i32; LANES]; 4];
+                let mut parts = [[0u32; LANES]; 2];
+                for (lane, pair) in pairs.iter().enumerate().take(LANES) {
+                    let [(x, fx), (y, fy)] = place.point(pair[2 * end], pair[2 * end + 1]);
+                    let (x0, x1) = (x.clamp(0, right), (x + 1).clamp(0, right));
+                    let rows = [y.clamp(0, bottom) * width, (y + 1).clamp(0, bottom) * width];
+                    at[0][lane] = rows[0] + x0;
+                    at[1][lane] = rows[0] + x1;
+                    at[2][lane] = rows[1] + x0;
+                    at[3][lane] = rows[1] + x1;
+                    (parts[0][lane], parts[1][lane]) = (fx, fy);
+                }
+                let grey = at.map(|at| at.map(|i| u32::from(level[i as usize])));
+                for lane in 0..LANES {
+                    let (fx, fy) = (parts[0][lane], parts[1][lane]);
+                    let above = grey[0][lane] * (256 - fx) + grey[1][lane] * fx;
+                    let below = grey[2][lane] * (256 - fx) + grey[3][lane] * fx;
+                    values[lane] = above * (256 - fy) + below * fy;
+                }
             }
             for lane in 0..LANES {
-                let darker = level[first[lane] as usize] < level[second[lane] as usize];
-                *word |= u32::from(darker) << (half * LANES + lane);
+                *word |= u32::from(values[0][lane] < values[1][lane]) << (half * LANES + lane);
             }
         }
     }

@@ -35,6 +35,8 @@
 //!    first point of pair `i` than at the second.
 pub mod brief;
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod extrema;
 pub mod matcher;
 pub mod orientation;
@@ -129,15 +131,19 @@ pub struct FeatureParams {
 }
 
 impl Default for FeatureParams {
+    /// With `sigma0` 1 the first octave holds the scales that 1.6 and `upsample` find, at a quarter
+    /// of the pixels. Correct matches of two KITTI pictures with turned, scaled, tilted, darker copies
+    /// (1,000 points each, ratio 0.8): 1.6 2,718, 1.0 4,657, 1.6 with `upsample` 4,975, OpenCV's SIFT
+    /// 4,351.
     fn default() -> Self {
         Self {
             mode: Mode::ScaleSpace,
             upsample: false,
             octaves: 0,
             intervals: 3,
-            sigma0: 1.6,
+            sigma0: 1.0,
             input_blur: 0.5,
-            contrast: 0.04,
+            contrast: 0.03,
             edge_ratio: 10.0,
             max_keypoints: 1000,
             cell_px: 0,
