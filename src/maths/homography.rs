@@ -1,8 +1,9 @@
 //! Homographies: from four pairs of points, from many, and from many of which most are wrong.
 //!
 //! # The numeric contract
-//! All in `f64`, except that a pair is tested against a homography ([`Scorer`]) in `f32`, which
-//! is most of the work; `+ - * /` alone, in the order written here.
+//! Homographies are `f64`; what is done for each pair ([`Scorer`], sums of the refit) is `f32`,
+//! since that is most of the work and small devices have little `f64`. `+ - * /` alone, in the
+//! order written here.
 //! 1. **Four points** ([`Homography::through`]). With the points as homogeneous vectors
 //!    `p1..p4 -> q1..q4` and `l_i`, `m_i` the signed areas of the triangles that take the place
 //!    of point `i` by the fourth, `H = SUM_i m_i l_j l_k q_i (p_j x p_k)^T` (i, j, k cyclic over
@@ -12,8 +13,9 @@
 //! 2. **Hypotheses.** Number `t` takes the four pairs that a hash of `(seed, t)` names. The one
 //!    with the most inliers wins, then the lower number.
 //! 3. **Refit** ([`refit`]): Gauss-Newton steps on the transfer error in the second picture,
-//!    in coordinates that are centred on the inliers' bounding box and scaled by its half side
-//!    (minima and maxima depend on no order). The 27 sums are each 32 partial sums, of the pairs
+//!    in coordinates that are centred on the inliers' bounding box and scaled by the power of 2
+//!    above its half side (minima and maxima depend on no order). Residuals are of the `f32`
+//!    map at hand, so that rounding ends at some 1e-7 of the box. The 27 sums are each 32 partial sums, of the pairs
 //!    whose number is `l` modulo 32, each in ascending order, then added up in halves:
 //!    `s[l] += s[l + 16]`, 8, 4, 2, 1: what the lanes of a warp do. The normal equations are
 //!    reduced to 3x3 and 2x2 (Schur complement).
@@ -318,31 +320,37 @@ impl Ransac {
     }
 }
 
-/// Centre and half side of a bounding box.
+/// Centre of a bounding box, and the power of 2 from 1 on that is at least its half side: it
+/// scales without rounding.
 #[derive(Clone, Copy)]
 struct Frame {
-    x: f64,
-    y: f64,
-    scale: f64,
+    x: f32,
+    y: f32,
+    scale: f32,
 }
 
 impl Frame {
     fn of(low: [f32; 2], high: [f32; 2]) -> Self {
-        let middle = |i: usize| (f64::from(low[i]) + f64::from(high[i])) * 0.5;
-        let half = |i: usize| (f64::from(high[i]) - f64::from(low[i])) * 0.5;
-        let (a, b) = (half(0), half(1));
+        let (a, b) = ((high[0] - low[0]) * 0.5, (high[1] - low[1]) * 0.5);
+        let half = if a > b { a } else { b };
+        let mut scale = 1.0;
+        while scale < half {
+            scale *= 2.0;
+        }
         Self {
-            x: middle(0),
-            y: middle(1),
-            scale: if a > b { a } else { b },
+            x: (low[0] + high[0]) * 0.5,
+            y: (low[1] + high[1]) * 0.5,
+            scale,
         }
     }
 
-    fn enter(&self, p: [f32; 2]) -> [f64; 2] {
-        [
-            (f64::from(p[0]) - self.x) / self.scale,
-            (f64::from(p[1]) - self.y) / self.scale,
-        ]
+    fn enter(&self, p: [f32; 2]) -> [f32; 2] {
+        [(p[0] - self.x) / self.scale, (p[1] - self.y) / self.scale]
+    }
+
+    /// Centre and scale.
+    fn wide(&self) -> [f64; 3] {
+        [self.x, self.y, self.scale].map(f64::from)
     }
 }
 
@@ -382,35 +390,35 @@ pub fn refit(
     }
     let from = Frame::of([low[0], low[1]], [high[0], high[1]]);
     let to = Frame::of([low[2], low[3]], [high[2], high[3]]);
-    if !(from.scale > 0.0 && to.scale > 0.0) {
-        return None;
-    }
     // Between the boxes: to^-1 H from, its last element 1.
+    let ([fx, fy, from_scale], [tx, ty, to_scale]) = (from.wide(), to.wide());
     let mut h = start.0;
     for row in 0..3 {
         let (a, b, c) = (h[3 * row], h[3 * row + 1], h[3 * row + 2]);
-        h[3 * row] = a * from.scale;
-        h[3 * row + 1] = b * from.scale;
-        h[3 * row + 2] = (a * from.x + b * from.y) + c;
+        h[3 * row] = a * from_scale;
+        h[3 * row + 1] = b * from_scale;
+        h[3 * row + 2] = (a * fx + b * fy) + c;
     }
     for n in 0..3 {
-        h[n] = (h[n] - to.x * h[6 + n]) / to.scale;
-        h[3 + n] = (h[3 + n] - to.y * h[6 + n]) / to.scale;
+        h[n] = (h[n] - tx * h[6 + n]) / to_scale;
+        h[3 + n] = (h[3 + n] - ty * h[6 + n]) / to_scale;
     }
     let w = h[8];
-    if !(w > 0.0) {
+    let in_front = w > 0.0;
+    if !in_front {
         return None;
     }
     for v in &mut h {
         *v /= w;
     }
     for _ in 0..steps {
+        let rounded = h.map(|v| v as f32);
         let mut lanes = [[0.0; SUMS]; LANES];
         for (i, pair) in pairs.iter().enumerate() {
             if inliers[i] {
                 add(
                     &mut lanes[i % LANES],
-                    &h,
+                    &rounded,
                     from.enter(pair.from),
                     to.enter(pair.to),
                 );
@@ -426,21 +434,21 @@ pub fn refit(
             }
             half /= 2;
         }
-        let step = solve(&lanes[0])?;
+        let step = solve(&lanes[0].map(f64::from))?;
         for (v, d) in h.iter_mut().zip(step) {
             *v += d;
         }
     }
     // And out of the boxes.
     for n in 0..3 {
-        h[n] = h[n] * to.scale + to.x * h[6 + n];
-        h[3 + n] = h[3 + n] * to.scale + to.y * h[6 + n];
+        h[n] = h[n] * to_scale + tx * h[6 + n];
+        h[3 + n] = h[3 + n] * to_scale + ty * h[6 + n];
     }
     for row in 0..3 {
-        let (a, b) = (h[3 * row] / from.scale, h[3 * row + 1] / from.scale);
+        let (a, b) = (h[3 * row] / from_scale, h[3 * row + 1] / from_scale);
         h[3 * row] = a;
         h[3 * row + 1] = b;
-        h[3 * row + 2] -= a * from.x + b * from.y;
+        h[3 * row + 2] -= a * fx + b * fy;
     }
     h.iter().all(|v| v.is_finite()).then_some(Homography(h))
 }
@@ -451,7 +459,7 @@ const SUMS: usize = 27;
 
 /// Adds one pair to its lane's sums.
 #[inline]
-fn add(s: &mut [f64; SUMS], h: &[f64; 9], [x, y]: [f64; 2], [u, v]: [f64; 2]) {
+fn add(s: &mut [f32; SUMS], h: &[f32; 9], [x, y]: [f32; 2], [u, v]: [f32; 2]) {
     let w = 1.0 / ((h[6] * x + h[7] * y) + 1.0);
     let pu = ((h[0] * x + h[1] * y) + h[2]) * w;
     let pv = ((h[3] * x + h[4] * y) + h[5]) * w;
@@ -496,7 +504,8 @@ fn solve(s: &[f64; SUMS]) -> Option<[f64; 9]> {
         xx * yy - xy * xy,
     ];
     let d = (xx * c[0] + xy * c[1]) + x * c[2];
-    if !(d > 1e-9 * (n * n * n)) {
+    let spread = d > 1e-5 * (n * n * n);
+    if !spread {
         return None;
     }
     // A^-1 times a vector.
@@ -528,7 +537,8 @@ fn solve(s: &[f64; SUMS]) -> Option<[f64; 9]> {
         (dot(bu[1], iu) - s[26]) + dot(bv[1], iv),
     ];
     let e = m[0] * m[2] - m[1] * m[1];
-    if !(e > 1e-12 * (n * n)) {
+    let determined = e > 1e-8 * (n * n);
+    if !determined {
         return None;
     }
     let g = [
