@@ -683,9 +683,10 @@ mod tests {
                 "{}",
                 off(&pose, truth, aspect)
             );
+            // A guess to start from, as near as parallel lines come to the second's view.
             let affine = verifier.affinity(&cluster).unwrap();
             assert!(
-                off(&affine, truth, aspect) < 12.0,
+                off(&affine, truth, aspect) < 30.0,
                 "{}",
                 off(&affine, truth, aspect)
             );
