@@ -29,6 +29,20 @@ struct Road {
     std::uint32_t origin;  // 0 fixed, 1 measured, 2 held, 3 assumed
 };
 
+// Order of frame::MotionState::ALL.
+enum MotionState : std::uint32_t { UNKNOWN = 0, STILL = 1, SMALL_MOTION = 2, DRIVING = 3 };
+
+// How the camera moved (frame::Motion; the host's twin is stage::egomotion::cuda::Motion). The
+// homography maps a pixel of this frame to the one before, row-major, h[8] = 1; it is the identity
+// unless the state is SMALL_MOTION. Written by the egomotion kernels, read by the foreground's.
+struct Motion {
+    std::uint32_t state;
+    std::uint16_t tracked;
+    std::uint16_t inliers;
+    float homography[9];
+};
+static_assert(sizeof(Motion) == 44, "as on the host");
+
 // Lane of the warp; blocks are one-dimensional or have x a multiple of 32.
 __device__ inline int lane_id() { return static_cast<int>(threadIdx.x % WARP); }
 __device__ inline int warp_id() { return static_cast<int>(threadIdx.x / WARP); }

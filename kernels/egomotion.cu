@@ -1,7 +1,7 @@
 // Whether the camera stands, shakes or drives: stage::egomotion states the contract, its CPU files
 // are the reference. Five kernels a frame: pyramid, corners, tracks, hypotheses, and one block
 // that refits and judges. Nothing leaves the device.
-#include "egomotion.cuh"
+#include "common.cuh"
 #include "homography.cuh"
 
 using namespace roadloop;

@@ -8,7 +8,10 @@ use std::path::Path;
 use roadloop::{
     frame::{Image, MonoImage, Motion, MotionState, PixelKind, Size},
     maths::random::hash,
-    source::picture::{self, Picture},
+    source::{
+        picture::{self, Picture},
+        synth::{self, Options, Street},
+    },
     stage::{
         Stage as _,
         egomotion::{Input, Params, ParamsError, cpu::Plan},
@@ -271,6 +274,23 @@ fn stopping_is_believed_after_some_frames() {
 }
 
 #[test]
+fn waiting_at_the_kerb_and_pulling_out_are_told_apart() {
+    let options = Options {
+        frames: 40,
+        size: Size::new(640, 375),
+        motion: synth::Motion::Mixed,
+        ..Options::default()
+    };
+    let street = Street::new(&options).unwrap();
+    let motions = drive((0..40).map(|i| MonoImage::Rgb8(street.render(i).left_rgb)));
+    let found = states(&motions);
+    // It waits for 16 frames, creeps out of its place and drives.
+    assert_eq!(found[1..16], [MotionState::Still; 15]);
+    assert_eq!(found[26..], [MotionState::Driving; 14], "{found:?}");
+    assert!(!found[18..].contains(&MotionState::Still), "{found:?}");
+}
+
+#[test]
 fn a_creeping_camera_is_not_still_for_long() {
     // A tenth of a pixel a frame.
     let motions = drive((0..40).map(|i| wall(SIZE, 0.1 * f64::from(i), 0.0)));
@@ -443,7 +463,7 @@ fn threads_change_nothing() {
 fn a_plan_that_was_reset_is_as_new() {
     let frames: Vec<MonoImage> = (0..6).map(|i| lorry(i, 0.5, f64::from(i as u8))).collect();
     let mut plan = plan(&frames[0]);
-    let mut run =
+    let run =
         |plan: &mut Plan| -> Vec<Motion> { frames.iter().map(|f| step(plan, f, None)).collect() };
     let first = run(&mut plan);
     plan.reset();

@@ -404,7 +404,8 @@ pub fn refit(
         h[3 + n] = (h[3 + n] - ty * h[6 + n]) / to_scale;
     }
     let w = h[8];
-    if !(w > 0.0) {
+    let in_front = w > 0.0;
+    if !in_front {
         return None;
     }
     for v in &mut h {
@@ -503,7 +504,8 @@ fn solve(s: &[f64; SUMS]) -> Option<[f64; 9]> {
         xx * yy - xy * xy,
     ];
     let d = (xx * c[0] + xy * c[1]) + x * c[2];
-    if !(d > 1e-5 * (n * n * n)) {
+    let spread = d > 1e-5 * (n * n * n);
+    if !spread {
         return None;
     }
     // A^-1 times a vector.
@@ -535,7 +537,8 @@ fn solve(s: &[f64; SUMS]) -> Option<[f64; 9]> {
         (dot(bu[1], iu) - s[26]) + dot(bv[1], iv),
     ];
     let e = m[0] * m[2] - m[1] * m[1];
-    if !(e > 1e-8 * (n * n)) {
+    let determined = e > 1e-8 * (n * n);
+    if !determined {
         return None;
     }
     let g = [

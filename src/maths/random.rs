@@ -25,7 +25,7 @@ pub fn four_of(n: u32, seed: u32, index: u32) -> [u32; 4] {
     let mut drawn = [0; 4];
     // The ones drawn before, sorted.
     let mut taken = [u32::MAX; 4];
-    for k in 0..4 {
+    for (k, drawn) in drawn.iter_mut().enumerate() {
         let left = n - k as u32;
         // The r-th of those that are left; a multiplication instead of a remainder.
         let mut r = ((u64::from(hash(seed, index, k as u32)) * u64::from(left)) >> 32) as u32;
@@ -38,7 +38,7 @@ pub fn four_of(n: u32, seed: u32, index: u32) -> [u32; 4] {
             taken[i + 1] = taken[i];
         }
         taken[at] = r;
-        drawn[k] = r;
+        *drawn = r;
     }
     drawn
 }

@@ -35,7 +35,7 @@ impl Chance {
 
     /// A whole number below `n`.
     pub fn below(&mut self, n: usize) -> usize {
-        ((self.bits() >> 32) * n as u64 >> 32) as usize
+        (((self.bits() >> 32) * n as u64) >> 32) as usize
     }
 }
 
@@ -278,13 +278,13 @@ mod tests {
     fn a_mark_lies_where_it_is_said_to() {
         let mut chance = Chance(5);
         let size = Size::new(640, 480);
-        for mark in 0..MARKS.len() {
+        for (mark, drawn) in MARKS.iter().enumerate() {
             let placing = Placing::by_chance(&mut chance, mark, (50.0, 240.0), size);
             for [x, y] in placing.quad {
                 assert!(x > 8.0 && x < 632.0 && y > 8.0 && y < 472.0);
             }
             let mut frame = Image::filled(640, 480, 128);
-            lay(&mut frame, &Master::new(&MARKS[mark]), &placing);
+            lay(&mut frame, &Master::new(drawn), &placing);
             // What changed surrounds the quad and little more.
             let changed = frame.pixels().filter(|v| **v != 128).count() as f64;
             let area = 0.5
@@ -295,8 +295,8 @@ mod tests {
                     })
                     .sum::<f64>();
             assert!(changed > 0.9 * area, "{changed} {area}");
-            if MARKS[mark].ground.is_some() {
-                let rim = 2.0 * (placing.height * MARKS[mark].aspect + placing.height) * 6.0;
+            if drawn.ground.is_some() {
+                let rim = 2.0 * (placing.height * drawn.aspect + placing.height) * 6.0;
                 assert!(changed < area + rim, "{changed} {area}");
             }
         }

@@ -48,6 +48,8 @@
 //! a drive through a scene so far away that one homography explains it is a small motion.
 mod corner;
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod pyramid;
 mod state;
 mod track;

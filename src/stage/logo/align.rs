@@ -18,7 +18,10 @@ const N: usize = 8;
 const MIN_IN_VIEW: f64 = 0.35;
 
 /// A step that moves no corner by more than this, px, is the last.
-const SETTLED_PX: f64 = 0.03;
+const SETTLED_PX: f64 = 0.05;
+
+/// After this many steps a pose must agree by this much to be worth more of them.
+const GIVE_UP: (usize, f64) = (3, 0.25);
 
 /// One pixel of a template's picture.
 #[derive(Clone, Copy, Debug)]
@@ -211,7 +214,8 @@ impl Face {
             } else if best.is_some_and(|b| fit.ncc < b.ncc - 0.05) {
                 break;
             }
-            if step == steps {
+            let hopeless = step >= GIVE_UP.0 && best.is_none_or(|b| b.ncc < GIVE_UP.1);
+            if step == steps || hopeless {
                 break;
             }
             let Some(change) = self.change(&sums, values) else {

@@ -11,7 +11,6 @@ use crate::{
 };
 
 /// Everything for one size of picture.
-
 pub struct Plan {
     kind: PixelKind,
     features: features::cpu::Plan,

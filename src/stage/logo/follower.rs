@@ -143,8 +143,19 @@ impl Follower {
             });
         }
         detections.clear();
-        for rank in 0..verifier.rank().min(params.max_candidates) {
-            let template = &templates.list()[usize::from(verifier.template_of(rank))];
+        let mut left = params.max_candidates;
+        for rank in 0..verifier.rank() {
+            let (index, [x, y]) = verifier.cluster_of(rank);
+            // More of what is found already; where two templates lie on each other, the better
+            // supported one has come first.
+            if detections.iter().any(|d| Area(d.quad).holds(x, y)) {
+                continue;
+            }
+            if left == 0 {
+                break;
+            }
+            left -= 1;
+            let template = &templates.list()[usize::from(index)];
             if let Some(found) = verifier.confirm(rank, template, pyramid) {
                 let _ = detections.push(found);
             }

@@ -20,7 +20,8 @@
 //!    heights plus an eighth of the distance to the other's keypoint) vote for each other; the one with
 //!    the most votes, then the smallest distance, then the first, leads a cluster. What one
 //!    cluster used is not used again, so that there may be several of one template. The clusters
-//!    of all templates are looked at by their votes, then the template's number.
+//!    of all templates are looked at by their votes, then the template's number, but for those
+//!    whose middle lies on a logo found before.
 //! 5. **Pose.** RANSAC for a homography with counter-based random numbers over the cluster
 //!    ([`crate::maths::homography`]), pairs sorted by distance; with fewer than
 //!    [`Params::min_inliers`] inliers a least-squares affinity of the cluster stands in.
@@ -30,7 +31,8 @@
 //! 7. **Judgement.** The quad is convex and seen from its front, its sides' ratio is within
 //!    [`Params::max_side_ratio`] of the template's, its area between [`Params::min_side_px`]
 //!    squared and the image, and the picture under it correlates with the template's (NCC) by
-//!    [`Params::min_ncc`] or more. Of two that overlap the better correlated stays.
+//!    [`Params::min_ncc`] or more; new ones that fewer than [`Params::min_inliers`] pairs speak for
+//!    need more, up to three fifths of the way to 1. Of two that overlap the better correlated stays.
 //! 8. **Tracks.** What was found goes on as the track of the same template whose prediction it
 //!    overlaps most (then the lower id), else begins one. A track is TENTATIVE until its
 //!    [`Params::confirm_hits`]th hit, then TRACKED; unseen it is carried along its velocity with
@@ -128,7 +130,7 @@ impl Default for Params {
             fit_steps: 8,
             max_side_ratio: 4.0,
             min_side_px: 24.0,
-            min_ncc: 0.7,
+            min_ncc: 0.75,
             max_candidates: 16,
             full_search_frames: 4,
             search_margin_ratio: 0.3,

@@ -16,22 +16,31 @@ pub(crate) struct Rect {
     pub y1: usize,
 }
 
+/// Rows of a level that are made at once.
+const BAND: usize = 32;
+
 /// The frame and its smaller copies. A pixel of a level is the rounded mean of four of the level
-/// below; what is odd at the right or bottom is left out.
+/// below; what is odd at the right or bottom is left out. Levels are made in bands of rows, when
+/// somebody asks for them.
 #[derive(Clone, Debug)]
 pub(crate) struct Pyramid {
     levels: [Image<u8>; LEVELS],
+    /// Which bands are made.
+    ready: [Vec<bool>; LEVELS],
 }
 
 impl Pyramid {
     pub fn new(size: Size) -> Self {
+        let bands = |l: usize| (size.height >> l).div_ceil(BAND);
         Self {
             levels: std::array::from_fn(|l| Image::new(size.width >> l, size.height >> l)),
+            ready: std::array::from_fn(|l| vec![false; bands(l)]),
         }
     }
 
-    /// The full size, to be written.
+    /// The full size, to be written. The other levels are forgotten.
     pub fn full_mut(&mut self) -> &mut Image<u8> {
+        self.ready.iter_mut().for_each(|r| r.fill(false));
         &mut self.levels[0]
     }
 
@@ -40,30 +49,34 @@ impl Pyramid {
     }
 
     /// Makes levels up to `level` hold what the full size shows in `rect` (in px of the full
-    /// size) and a little around.
+    /// size) and the pixels next to it.
     pub fn prepare(&mut self, level: usize, rect: Rect) {
-        for l in 1..=level.min(LEVELS - 1) {
-            let (below, above) = self.levels.split_at_mut(l);
-            let (from, to) = (&below[l - 1], &mut above[0]);
-            let Size { width, height } = to.size();
-            // Enough that bilinear readings of the levels above find their neighbours.
-            let margin = 1 << (LEVELS - l);
-            let x0 = (rect.x0 >> l).saturating_sub(margin);
-            let x1 = ((rect.x1 >> l) + margin).min(width);
-            let y0 = (rect.y0 >> l).saturating_sub(margin);
-            let y1 = ((rect.y1 >> l) + margin).min(height);
-            if x0 >= x1 {
-                continue;
-            }
-            for y in y0..y1 {
-                let a = &from.row(2 * y)[2 * x0..2 * x1];
-                let b = &from.row(2 * y + 1)[2 * x0..2 * x1];
-                let row = &mut to.row_mut(y)[x0..x1];
-                for ((to, a), b) in row.iter_mut().zip(a.as_chunks().0).zip(b.as_chunks().0) {
-                    let ([a, b], [c, d]): (&[u8; 2], &[u8; 2]) = (a, b);
-                    let sum = u16::from(*a) + u16::from(*b) + u16::from(*c) + u16::from(*d);
-                    *to = ((sum + 2) >> 2) as u8;
+        let level = level.min(LEVELS - 1);
+        // A row more: bilinear readings look below.
+        let (first, last) = ((rect.y0 >> level) / BAND, ((rect.y1 >> level) + 1) / BAND);
+        for l in 1..=level {
+            let fine = level - l;
+            for band in first << fine..(last + 1) << fine {
+                if self.ready[l].get(band) == Some(&false) {
+                    self.make(l, band);
                 }
+            }
+        }
+    }
+
+    fn make(&mut self, l: usize, band: usize) {
+        self.ready[l][band] = true;
+        let (below, above) = self.levels.split_at_mut(l);
+        let (from, to) = (&below[l - 1], &mut above[0]);
+        let Size { width, height } = to.size();
+        for y in band * BAND..((band + 1) * BAND).min(height) {
+            let a = &from.row(2 * y)[..2 * width];
+            let b = &from.row(2 * y + 1)[..2 * width];
+            let row = &mut to.row_mut(y)[..width];
+            for ((to, a), b) in row.iter_mut().zip(a.as_chunks().0).zip(b.as_chunks().0) {
+                let ([a, b], [c, d]): (&[u8; 2], &[u8; 2]) = (a, b);
+                let sum = u16::from(*a) + u16::from(*b) + u16::from(*c) + u16::from(*d);
+                *to = ((sum + 2) >> 2) as u8;
             }
         }
     }
@@ -135,9 +148,25 @@ mod tests {
     }
 
     #[test]
+    fn a_new_picture_makes_new_levels() {
+        let mut p = Pyramid::new(Size::new(64, 64));
+        let all = Rect {
+            x0: 0,
+            y0: 0,
+            x1: 64,
+            y1: 64,
+        };
+        for grey in [9, 200] {
+            p.full_mut().fill(grey);
+            p.prepare(4, all);
+            assert_eq!(p.level(4).get(3, 3), grey);
+        }
+    }
+
+    #[test]
     fn a_part_is_as_in_the_whole() {
         let size = Size::new(200, 120);
-        let picture = Image::from_fn(200, 120, |x, y| (x * 7 ^ y * 13) as u8);
+        let picture = Image::from_fn(200, 120, |x, y| ((x * 7) ^ (y * 13)) as u8);
         let mut whole = Pyramid::new(size);
         *whole.full_mut() = picture.clone();
         whole.prepare(

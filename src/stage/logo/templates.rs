@@ -32,7 +32,7 @@ pub const MAX_TEMPLATES: usize = 256;
 pub const MAX_POINTS: usize = 4096;
 
 /// Pixels of the pictures that are laid over frames: coarse, fine.
-const FACE_AREAS: [usize; 2] = [900, 3600];
+const FACE_AREAS: [usize; 2] = [700, 2500];
 
 /// Which descriptors: those of frames must be of the same kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

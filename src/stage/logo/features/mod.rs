@@ -35,6 +35,8 @@
 //!    first point of pair `i` than at the second.
 pub mod brief;
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod extrema;
 pub mod matcher;
 pub mod orientation;

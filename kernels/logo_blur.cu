@@ -1,0 +1,177 @@
+// Levels of the octaves (rules 1 and 2 of the contract): a tile of 64x32 pixels a block, both
+// directions of the blur in one kernel.
+//
+// Down the columns the sums stay below 2^23 and are taken in f32, twice as fast as whole numbers:
+// 2^23 + sum is exact, and its low bits are the sum. Along the rows they need 32 bits.
+#include "logo.cuh"
+
+using namespace roadloop;
+using namespace roadloop::logo;
+
+namespace {
+
+constexpr int TILE_W = 64, TILE_H = 32, THREADS = 128;
+constexpr int MAX_RADIUS = 16;
+constexpr float MAGIC = 8388608.0f;
+
+// One level from another.
+struct Job {
+    std::uint32_t octave, level;
+    std::uint32_t source;  // 0: the level before; 1: every second pixel of the octave before; 2: the image
+    std::uint32_t radius;  // one of the kernel's; weights beyond the blur's own are 0
+    std::uint32_t blocks_x, blocks;
+    float weights[MAX_RADIUS + 1];
+    std::uint32_t whole_weights[MAX_RADIUS + 1];
+};
+
+struct Jobs {
+    Job job[2];
+};
+
+__device__ int reflect(int i, int n) {
+    if (static_cast<unsigned>(i) < static_cast<unsigned>(n)) return i;
+    if (n <= 1) return 0;
+    const int period = 2 * (n - 1);
+    i %= period;
+    if (i < 0) i += period;
+    return min(i, period - i);
+}
+
+// Pixel (x, y) of what is blurred, inside it.
+struct Source {
+    const std::uint16_t *level;
+    const std::uint8_t *image;
+    int pitch;
+    int kind;  // 0 plain, 1 every second pixel, 2 the image, 3 the image at half the distance
+
+    __device__ unsigned operator()(int x, int y) const {
+        if (kind == 0) return level[static_cast<std::size_t>(y) * pitch + x];
+        if (kind == 1) return level[static_cast<std::size_t>(2 * y) * pitch + 2 * x];
+        if (kind == 2) return static_cast<unsigned>(image[static_cast<std::size_t>(y) * pitch + x]) << 6;
+        const std::uint8_t *above = image + static_cast<std::size_t>(y / 2) * pitch;
+        const std::uint8_t *below = image + static_cast<std::size_t>((y + 1) / 2) * pitch;
+        const int left = x / 2, right = (x + 1) / 2;
+        return static_cast<unsigned>(above[left] + above[right] + below[left] + below[right]) << 4;
+    }
+};
+
+template <int R>
+__device__ void blur_tile(const Job &job, const Source &source, Extent size, int x0, int y0, int pitch,
+                          std::uint16_t *out, std::uint16_t *copy, std::uint32_t *shared) {
+    constexpr int RE = (R + 1) / 2 * 2;
+    constexpr int PAIRS = (TILE_W + 2 * RE) / 2, ROWS = TILE_H + 2 * R;
+    constexpr int SUMS = (TILE_W + 2 * RE) | 1;
+    std::uint32_t *tile = shared, *sums = shared + PAIRS * ROWS;
+    const int left = x0 - RE, top = y0 - R;
+    const bool inside = left >= 0 && top >= 0 && left + 2 * PAIRS <= size.width && top + ROWS <= size.height;
+    for (int i = static_cast<int>(threadIdx.x); i < PAIRS * ROWS; i += THREADS) {
+        const int p = i % PAIRS, j = i / PAIRS;
+        const int x = left + 2 * p, y = top + j;
+        if (inside && source.kind == 0) {
+            tile[i] = *reinterpret_cast<const std::uint32_t *>(source.level + static_cast<std::size_t>(y) * pitch + x);
+        } else {
+            const int row = reflect(y, size.height);
+            const unsigned a = source(reflect(x, size.width), row), b = source(reflect(x + 1, size.width), row);
+            tile[i] = a | b << 16;
+        }
+    }
+    __syncthreads();
+    if (copy != nullptr) {
+        for (int i = static_cast<int>(threadIdx.x); i < TILE_W / 2 * TILE_H; i += THREADS) {
+            const int p = i % (TILE_W / 2), j = i / (TILE_W / 2);
+            if (y0 + j < size.height)
+                *reinterpret_cast<std::uint32_t *>(copy + static_cast<std::size_t>(y0 + j) * pitch + x0 + 2 * p) =
+                    tile[(R + j) * PAIRS + RE / 2 + p];
+        }
+    }
+    constexpr int RUN = 8;
+    for (int i = static_cast<int>(threadIdx.x); i < PAIRS * (TILE_H / RUN); i += THREADS) {
+        const int p = i % PAIRS, first = i / PAIRS * RUN;
+        float low[RUN], high[RUN];
+#pragma unroll
+        for (int o = 0; o < RUN; ++o) low[o] = high[o] = MAGIC;
+#pragma unroll
+        for (int j = 0; j < RUN + 2 * R; ++j) {
+            const std::uint32_t v = tile[(first + j) * PAIRS + p];
+            const float a = __uint_as_float((v & 0xffffu) | 0x4b000000u) - MAGIC;
+            const float b = __uint_as_float(v >> 16 | 0x4b000000u) - MAGIC;
+#pragma unroll
+            for (int o = 0; o < RUN; ++o) {
+                const int k = j - o - R;
+                if (k >= -R && k <= R) {
+                    // Exact, so that rounding once or twice is the same.
+                    low[o] = __fmaf_rn(job.weights[k < 0 ? -k : k], a, low[o]);
+                    high[o] = __fmaf_rn(job.weights[k < 0 ? -k : k], b, high[o]);
+                }
+            }
+        }
+#pragma unroll
+        for (int o = 0; o < RUN; ++o) {
+            sums[(first + o) * SUMS + 2 * p] = __float_as_uint(low[o]) & 0x7fffffu;
+            sums[(first + o) * SUMS + 2 * p + 1] = __float_as_uint(high[o]) & 0x7fffffu;
+        }
+    }
+    __syncthreads();
+    // A lane a row, 16 pixels each.
+    constexpr int ALONG = 16;
+    const int row = lane_id(), start = warp_id() * ALONG;
+    std::uint32_t acc[ALONG];
+#pragma unroll
+    for (int o = 0; o < ALONG; ++o) acc[o] = 1u << 17;
+#pragma unroll
+    for (int j = 0; j < ALONG + 2 * R; ++j) {
+        const std::uint32_t v = sums[row * SUMS + RE - R + start + j];
+#pragma unroll
+        for (int o = 0; o < ALONG; ++o) {
+            const int k = j - o - R;
+            if (k >= -R && k <= R) acc[o] += job.whole_weights[k < 0 ? -k : k] * v;
+        }
+    }
+    if (y0 + row >= size.height) return;
+    uint4 packed[2];
+    std::uint32_t *words = reinterpret_cast<std::uint32_t *>(packed);
+#pragma unroll
+    for (int i = 0; i < ALONG / 2; ++i) words[i] = (acc[2 * i] >> 18) | (acc[2 * i + 1] >> 18) << 16;
+    // Rows have room for whole tiles.
+    uint4 *to = reinterpret_cast<uint4 *>(out + static_cast<std::size_t>(y0 + row) * pitch + x0 + start);
+    to[0] = packed[0];
+    to[1] = packed[1];
+}
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    logo_blur(Geometry g, Jobs jobs, const Region *region, const std::uint8_t *image, std::uint16_t *levels) {
+    extern __shared__ std::uint32_t shared[];
+    const bool second = blockIdx.x >= jobs.job[0].blocks;
+    const Job &job = jobs.job[second ? 1 : 0];
+    const unsigned block = blockIdx.x - (second ? jobs.job[0].blocks : 0u);
+    const Region r = *region;
+    const int octave = static_cast<int>(job.octave);
+    const Extent size = octave_size(g, r, octave);
+    const int x0 = static_cast<int>(block % job.blocks_x) * TILE_W, y0 = static_cast<int>(block / job.blocks_x) * TILE_H;
+    if (x0 >= size.width || y0 >= size.height) return;
+    const int pitch = static_cast<int>(g.pitch[octave]);
+    std::uint16_t *own = levels + g.offset[octave];
+    std::uint16_t *out = own + job.level * g.plane[octave], *copy = nullptr;
+    Source source{out - g.plane[octave], nullptr, pitch, 0};
+    if (job.source == 1) {
+        source = {levels + g.offset[octave - 1] + g.intervals * g.plane[octave - 1], nullptr,
+                  static_cast<int>(g.pitch[octave - 1]), 1};
+        copy = own;
+    } else if (job.source == 2) {
+        source = {nullptr, image + static_cast<std::size_t>(r.y) * g.image_pitch + r.x,
+                  static_cast<int>(g.image_pitch), g.upsample ? 3 : 2};
+    }
+    switch (job.radius) {
+        case 2: blur_tile<2>(job, source, size, x0, y0, pitch, out, copy, shared); break;
+        case 3: blur_tile<3>(job, source, size, x0, y0, pitch, out, copy, shared); break;
+        case 4: blur_tile<4>(job, source, size, x0, y0, pitch, out, copy, shared); break;
+        case 5: blur_tile<5>(job, source, size, x0, y0, pitch, out, copy, shared); break;
+        case 6: blur_tile<6>(job, source, size, x0, y0, pitch, out, copy, shared); break;
+        case 8: blur_tile<8>(job, source, size, x0, y0, pitch, out, copy, shared); break;
+        case 10: blur_tile<10>(job, source, size, x0, y0, pitch, out, copy, shared); break;
+        case 13: blur_tile<13>(job, source, size, x0, y0, pitch, out, copy, shared); break;
+        default: blur_tile<16>(job, source, size, x0, y0, pitch, out, copy, shared); break;
+    }
+}

@@ -1,0 +1,414 @@
+//! The egomotion stage on the GPU (`kernels/egomotion.cu`): five kernels, nothing of it on the
+//! host; the frame before and what is known from earlier ones stay in device memory.
+use super::{
+    Params, ParamsError, cpu,
+    pyramid::{self, MAX_LEVELS, PAD},
+    state::Rules,
+};
+use crate::{
+    cuda::{
+        Arena, ArenaLayout, Context, DeviceBuffer, DevicePtr, Function, GpuError, LaunchShape,
+        Module, Stream,
+    },
+    device_struct,
+    frame::{self, MotionState, PixelKind, Size},
+    maths::homography::Ransac,
+};
+
+/// A tile of `ego_pyramid`, px.
+const TILE: usize = 64;
+/// Threads a block.
+const PYRAMID_THREADS: u32 = 256;
+const CORNER_THREADS: u32 = 192;
+const FOLLOW_THREADS: u32 = 128;
+const JUDGE_THREADS: u32 = 256;
+const WARP: u32 = 32;
+/// Strides are multiples of this, bytes.
+const ALIGN: usize = 16;
+
+device_struct! {
+    /// [`frame::Motion`] as the kernels write and read it (`Motion` in `kernels/common.cuh`).
+    #[derive(Debug, PartialEq)]
+    pub struct Motion {
+        /// Index in [`MotionState::ALL`].
+        pub state: u32,
+        /// Points that could be followed from the frame before.
+        pub tracked: u16,
+        /// Those of them that the homography explains.
+        pub inliers: u16,
+        /// As [`frame::Motion::homography`].
+        pub homography: [f32; 9],
+    }
+}
+
+impl Default for Motion {
+    fn default() -> Self {
+        frame::Motion::default().into()
+    }
+}
+
+impl From<frame::Motion> for Motion {
+    fn from(motion: frame::Motion) -> Self {
+        Self {
+            state: match motion.state {
+                MotionState::Unknown => 0,
+                MotionState::Still => 1,
+                MotionState::SmallMotion => 2,
+                MotionState::Driving => 3,
+            },
+            tracked: motion.tracked,
+            inliers: motion.inliers,
+            homography: motion.homography,
+        }
+    }
+}
+
+impl From<Motion> for frame::Motion {
+    fn from(motion: Motion) -> Self {
+        let state = MotionState::ALL.get(motion.state as usize);
+        Self {
+            state: state.copied().unwrap_or_default(),
+            tracked: motion.tracked,
+            inliers: motion.inliers,
+            homography: motion.homography,
+        }
+    }
+}
+
+device_struct! {
+    /// As in the kernel file.
+    #[derive(Debug, Default)]
+    struct Level {
+        width: u32,
+        height: u32,
+        stride: u32,
+        origin: u32,
+    }
+}
+
+device_struct! {
+    /// As in the kernel file.
+    #[derive(Debug)]
+    struct RulesParams {
+        still: u32,
+        near: u32,
+        drift: u32,
+        creep: u32,
+        sway: u32,
+        min_points: u32,
+        lost: u32,
+        standing: u32,
+        small: u32,
+        still_frames: u32,
+        hold_frames: u32,
+        standing_mps: f32,
+    }
+}
+
+device_struct! {
+    /// As in `kernels/homography.cuh`.
+    #[derive(Debug)]
+    struct RansacParams {
+        hypotheses: u32,
+        seed: u32,
+        progressive: u32,
+        refits: u32,
+        steps: u32,
+        threshold_px: f32,
+        min_area: f64,
+    }
+}
+
+device_struct! {
+    /// As in the kernel file.
+    #[derive(Debug)]
+    struct EgoParams {
+        levels: [Level; MAX_LEVELS],
+        count: u32,
+        kind: u32,
+        shift: u32,
+        bytes: u32,
+        grid_level: u32,
+        cell_width: u32,
+        cell_height: u32,
+        columns: u32,
+        rows: u32,
+        min_texture: f32,
+        min_correlation: f32,
+        max_return: i32,
+        rules: RulesParams,
+        ransac: RansacParams,
+    }
+}
+
+device_struct! {
+    /// As in the kernel file.
+    #[derive(Debug)]
+    struct Track {
+        place: u32,
+        found: u32,
+        dx: i32,
+        dy: i32,
+    }
+}
+
+/// Bytes of the kernel file's `EgoState`; all zero: nothing known yet.
+const STATE_BYTES: usize = 80;
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum PlanError {
+    /// What the CPU refuses too.
+    #[error(transparent)]
+    Params(#[from] ParamsError),
+    /// The GPU.
+    #[error("egomotion: {0}")]
+    Gpu(#[from] GpuError),
+}
+
+type Build = Function<(EgoParams, DevicePtr<u8>, DevicePtr<u8>, DevicePtr<u64>)>;
+type Follow = Function<(EgoParams, DevicePtr<u8>, DevicePtr<u64>, DevicePtr<Track>)>;
+type Hypotheses = Function<(EgoParams, DevicePtr<Track>, DevicePtr<u64>)>;
+type Judge = Function<(
+    EgoParams,
+    DevicePtr<Track>,
+    DevicePtr<f32>,
+    DevicePtr<u64>,
+    DevicePtr<Motion>,
+)>;
+
+/// The egomotion stage for frames of one kind and size.
+pub struct Plan {
+    size: Size,
+    input_bytes: usize,
+    bytes: u64,
+    params: EgoParams,
+    pyramid: Build,
+    corners: Follow,
+    follow: Follow,
+    hypotheses: Hypotheses,
+    judge: Judge,
+    pyramids: DeviceBuffer<u8>,
+    tracks: DeviceBuffer<Track>,
+    state: DeviceBuffer<u64>,
+}
+
+impl Plan {
+    /// As [`cpu::Plan::new`]; waits until its memory is cleared.
+    ///
+    /// # Errors
+    /// What the CPU refuses; from the driver.
+    pub fn new(
+        context: &Context,
+        params: &Params,
+        kind: PixelKind,
+        size: Size,
+    ) -> Result<Self, PlanError> {
+        let reference = cpu::Plan::new(params, kind, size)?;
+        let params = kernel_params(&reference, kind, size);
+        let mut layout = ArenaLayout::new();
+        let pyramids = layout.reserve::<u8>("egomotion pyramids", 2 * params.bytes as usize);
+        let tracks = layout.reserve::<Track>("egomotion tracks", reference.grid.cells());
+        let state = layout.reserve::<u64>("egomotion state", STATE_BYTES / 8);
+        let bytes = layout.bytes();
+        let arena = Arena::new(context, "egomotion", layout)?;
+        let module = Module::load(context, "egomotion")?;
+        let plan = Self {
+            size,
+            input_bytes: size.area() * bytes_a_pixel(kind),
+            bytes,
+            params,
+            pyramid: module.function("ego_pyramid")?,
+            corners: module.function("ego_corners")?,
+            follow: module.function("ego_follow")?,
+            hypotheses: module.function("ego_hypotheses")?,
+            judge: module.function("ego_judge")?,
+            pyramids: arena.buffer(pyramids)?,
+            tracks: arena.buffer(tracks)?,
+            state: arena.buffer(state)?,
+        };
+        let stream = Stream::new(context, crate::cuda::Priority::Normal)?;
+        arena.fill(&stream, 0)?;
+        stream.synchronize()?;
+        Ok(plan)
+    }
+
+    /// Bytes of device memory that it holds.
+    pub fn device_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Gives the work of a frame to the stream: how the camera moved since the frame that was
+    /// given before.
+    ///
+    /// `image`: the frame's bytes, rows one after the other: 1 a pixel of 8-bit grey, 2 (little
+    /// endian) of 16-bit grey, 3 (R, G, B) of colour. `speed_mps`: one number, read by the
+    /// kernels; not a number where the speed is not known.
+    ///
+    /// # Errors
+    /// [`GpuError::Size`] for buffers of other sizes; from the driver.
+    pub fn enqueue(
+        &self,
+        stream: &Stream,
+        image: &DeviceBuffer<u8>,
+        speed_mps: Option<&DeviceBuffer<f32>>,
+        motion: &DeviceBuffer<Motion>,
+    ) -> Result<(), GpuError> {
+        for (what, found, expected) in [
+            (
+                "egomotion: bytes of the frame",
+                image.len(),
+                self.input_bytes,
+            ),
+            (
+                "egomotion: speeds",
+                speed_mps.map_or(1, DeviceBuffer::len),
+                1,
+            ),
+            ("egomotion: results", motion.len(), 1),
+        ] {
+            if found != expected {
+                return Err(GpuError::Size {
+                    what,
+                    found: found as u64,
+                    expected: expected as u64,
+                });
+            }
+        }
+        let p = self.params;
+        let (pyramids, tracks, state) = (self.pyramids.ptr(), self.tracks.ptr(), self.state.ptr());
+        let tiles = |side: usize| side.div_ceil(TILE) as u32;
+        let grid = [tiles(self.size.width), tiles(self.size.height), 1];
+        self.pyramid.launch(
+            stream,
+            LaunchShape::new(grid, [PYRAMID_THREADS, 1, 1]),
+            &(p, image.ptr(), pyramids, state),
+        )?;
+        let cells = p.columns * p.rows;
+        self.corners.launch(
+            stream,
+            LaunchShape::linear(cells, CORNER_THREADS),
+            &(p, pyramids, state, tracks),
+        )?;
+        self.follow.launch(
+            stream,
+            LaunchShape::linear(cells.div_ceil(FOLLOW_THREADS / WARP), FOLLOW_THREADS),
+            &(p, pyramids, state, tracks),
+        )?;
+        self.hypotheses.launch(
+            stream,
+            LaunchShape::linear(p.ransac.hypotheses.div_ceil(WARP), JUDGE_THREADS),
+            &(p, tracks, state),
+        )?;
+        self.judge.launch(
+            stream,
+            LaunchShape::linear(1, JUDGE_THREADS),
+            &(
+                p,
+                tracks,
+                speed_mps.map_or(DevicePtr::NULL, DeviceBuffer::ptr),
+                state,
+                motion.ptr(),
+            ),
+        )
+    }
+
+    /// Forgets everything learnt from earlier frames, in the stream's order.
+    ///
+    /// # Errors
+    /// From the driver.
+    pub fn reset(&self, stream: &Stream) -> Result<(), GpuError> {
+        stream.fill(&self.state, 0u64)
+    }
+}
+
+/// Bytes of a pixel in a frame on the device.
+pub const fn bytes_a_pixel(kind: PixelKind) -> usize {
+    match kind {
+        PixelKind::Grey8 => 1,
+        PixelKind::Grey16 => 2,
+        PixelKind::Rgb8 => 3,
+    }
+}
+
+fn kernel_params(reference: &cpu::Plan, kind: PixelKind, size: Size) -> EgoParams {
+    let sizes = pyramid::levels(size);
+    let mut levels = [Level::default(); MAX_LEVELS];
+    let mut bytes = 0;
+    for (level, size) in levels.iter_mut().zip(&sizes) {
+        let stride = (size.width + 2 * PAD).next_multiple_of(ALIGN);
+        *level = Level {
+            width: size.width as u32,
+            height: size.height as u32,
+            stride: stride as u32,
+            origin: (bytes + PAD * stride + PAD) as u32,
+        };
+        bytes += stride * (size.height + 2 * PAD);
+    }
+    let grid = reference.grid;
+    let Rules {
+        still,
+        near,
+        drift,
+        creep,
+        sway,
+        min_points,
+        lost,
+        standing,
+        small,
+        still_frames,
+        hold_frames,
+        standing_mps,
+    } = reference.rules;
+    let Ransac {
+        hypotheses,
+        threshold_px,
+        min_area,
+        seed,
+        progressive,
+        refits,
+        steps,
+    } = reference.ransac;
+    EgoParams {
+        levels,
+        count: sizes.len() as u32,
+        kind: match kind {
+            PixelKind::Grey8 => 0,
+            PixelKind::Grey16 => 1,
+            PixelKind::Rgb8 => 2,
+        },
+        shift: reference.shift,
+        bytes: bytes as u32,
+        grid_level: grid.level as u32,
+        cell_width: grid.cell.width as u32,
+        cell_height: grid.cell.height as u32,
+        columns: grid.columns as u32,
+        rows: grid.rows as u32,
+        min_texture: reference.min_texture,
+        min_correlation: reference.min_correlation,
+        max_return: reference.max_return,
+        rules: RulesParams {
+            still,
+            near,
+            drift,
+            creep,
+            sway,
+            min_points,
+            lost,
+            standing,
+            small,
+            still_frames,
+            hold_frames,
+            standing_mps,
+        },
+        ransac: RansacParams {
+            hypotheses,
+            seed,
+            progressive: progressive.into(),
+            refits,
+            steps,
+            threshold_px,
+            min_area,
+        },
+    }
+}

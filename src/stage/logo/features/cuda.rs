@@ -1,0 +1,921 @@
+//! Features and matches on the GPU (`kernels/logo_*.cu`): the CPU's bytes, no step on the host.
+use super::{
+    ANGLES, Descriptor, FeatureError, FeatureParams, Features, MAX_OCTAVES, MAX_ORIENTATIONS, Mode,
+    cpu::{least_value, unscaled_layer},
+    tables::{MAX_RADIUS, Octaves, Tables, WINDOW, Weights},
+};
+use crate::{
+    cuda::{
+        Arena, ArenaLayout, Context, DeviceBuffer, DevicePtr, Event, Function, GpuError,
+        LaunchShape, Module, Stream,
+    },
+    device_struct,
+    frame::Size,
+};
+
+/// Tiles of the blur, threads of its blocks.
+const BLUR_TILE: (usize, usize) = (64, 32);
+const BLUR_THREADS: u32 = 128;
+/// Radii that the blur is compiled for.
+const RADII: [usize; 9] = [2, 3, 4, 5, 6, 8, 10, 13, 16];
+/// Tiles of the search for extrema.
+const EXTREMA_TILE: (usize, usize) = (32, 16);
+const EXTREMA_THREADS: u32 = 256;
+const REFINE_THREADS: u32 = 128;
+const CELL_THREADS: u32 = 256;
+const SELECT_THREADS: u32 = 1024;
+/// Points of a block of `logo_describe`, and its threads.
+const DESCRIBE_POINTS: usize = 4;
+const DESCRIBE_THREADS: u32 = 128;
+const GATHER_THREADS: u32 = 256;
+/// Queries of a block of `logo_match`, and its threads.
+const MATCH_QUERIES: usize = 8;
+const MATCH_THREADS: u32 = 128;
+
+/// Most points: each looks through all others for its rank.
+pub const MAX_KEYPOINTS: u32 = 16_384;
+
+device_struct! {
+    /// A keypoint as the kernels write it; see [`super::Keypoint`].
+    #[derive(Debug, Default, PartialEq)]
+    pub struct Keypoint {
+        /// Column, px.
+        pub x: f32,
+        /// Row, px.
+        pub y: f32,
+        /// Scale, px.
+        pub sigma: f32,
+        /// Absolute difference of Gaussians, grey values.
+        pub response: f32,
+        /// 1/1024 of a turn.
+        pub angle: u32,
+        /// As [`super::Keypoint::octave`].
+        pub octave: i32,
+        /// As [`super::Keypoint::layer`].
+        pub layer: u32,
+        /// As [`super::Keypoint::sign`].
+        pub sign: i32,
+    }
+}
+
+impl From<Keypoint> for super::Keypoint {
+    fn from(k: Keypoint) -> Self {
+        Self {
+            x: k.x,
+            y: k.y,
+            sigma: k.sigma,
+            angle: k.angle as u16,
+            response: k.response,
+            octave: k.octave as i8,
+            layer: k.layer as u8,
+            sign: k.sign as i8,
+        }
+    }
+}
+
+device_struct! {
+    /// How many there are; see [`Features`].
+    #[derive(Debug, Default, PartialEq)]
+    pub struct Counts {
+        /// Points that the detector found.
+        pub found: u32,
+        /// Points within the budgets.
+        pub kept: u32,
+        /// Keypoints of those, before the border's policy.
+        pub oriented: u32,
+        /// Keypoints in the list.
+        pub count: u32,
+        /// Extrema before refinement.
+        pub candidates: u32,
+        reserved: [u32; 3],
+    }
+}
+
+device_struct! {
+    /// The two nearest train descriptors of a query; distances over 256: there is none.
+    #[derive(Debug, Default, PartialEq)]
+    pub struct Match {
+        /// Index of the nearest.
+        pub train: u32,
+        /// Its distance in bits.
+        pub distance: u32,
+        /// Index of the second nearest.
+        pub second: u32,
+        /// Its distance in bits.
+        pub second_distance: u32,
+    }
+}
+
+device_struct! {
+    struct Geometry {
+        offset: [u64; MAX_OCTAVES],
+        plane: [u64; MAX_OCTAVES],
+        pitch: [u32; MAX_OCTAVES],
+        octaves: u32,
+        upsample: u32,
+        intervals: u32,
+        image_pitch: u32,
+    }
+}
+
+device_struct! {
+    struct Job {
+        octave: u32,
+        level: u32,
+        source: u32,
+        radius: u32,
+        blocks_x: u32,
+        blocks: u32,
+        weights: [f32; MAX_RADIUS + 1],
+        whole_weights: [u32; MAX_RADIUS + 1],
+    }
+}
+
+device_struct! {
+    struct Jobs {
+        job: [Job; 2],
+    }
+}
+
+device_struct! {
+    struct Tiles {
+        octave: u32,
+        end: u32,
+        blocks_x: [u32; MAX_OCTAVES],
+        blocks: [u32; MAX_OCTAVES],
+    }
+}
+
+device_struct! {
+    struct Cells {
+        side: u32,
+        budget: u32,
+    }
+}
+
+device_struct! {
+    struct DescribeParams {
+        window: DevicePtr<u32>,
+        window_radius: DevicePtr<u8>,
+        sigma: DevicePtr<f32>,
+        sigma_fixed: DevicePtr<i32>,
+        turn: DevicePtr<i32>,
+        pattern: DevicePtr<u64>,
+        least: f32,
+        edge: f32,
+        oriented: u32,
+        most_orientations: u32,
+        each: u32,
+        scaled: u32,
+        drop: u32,
+        unscaled_octave: u32,
+        unscaled_layer: u32,
+        reserved: u32,
+    }
+}
+
+type Blur = Function<(
+    Geometry,
+    Jobs,
+    DevicePtr<[u32; 4]>,
+    DevicePtr<u8>,
+    DevicePtr<u16>,
+)>;
+type Extrema = Function<(
+    Geometry,
+    Tiles,
+    DevicePtr<[u32; 4]>,
+    DevicePtr<u16>,
+    i32,
+    DevicePtr<u32>,
+    DevicePtr<Counts>,
+)>;
+type Refine = Function<(
+    Geometry,
+    Cells,
+    DevicePtr<[u32; 4]>,
+    DevicePtr<u16>,
+    DevicePtr<u32>,
+    f32,
+    f32,
+    DevicePtr<u32>,
+    DevicePtr<u64>,
+    DevicePtr<u32>,
+    DevicePtr<Counts>,
+)>;
+type CellsOf = Function<(
+    Cells,
+    DevicePtr<u64>,
+    DevicePtr<u32>,
+    DevicePtr<Counts>,
+    DevicePtr<u64>,
+)>;
+type Select = Function<(
+    Cells,
+    u32,
+    DevicePtr<u64>,
+    DevicePtr<u32>,
+    DevicePtr<u64>,
+    DevicePtr<u32>,
+    DevicePtr<Counts>,
+)>;
+type Describe = Function<(
+    Geometry,
+    DescribeParams,
+    DevicePtr<[u32; 4]>,
+    DevicePtr<u16>,
+    DevicePtr<u32>,
+    DevicePtr<Counts>,
+    DevicePtr<Keypoint>,
+    DevicePtr<[u32; 8]>,
+    DevicePtr<u8>,
+)>;
+type Gather = Function<(
+    u32,
+    DevicePtr<u8>,
+    DevicePtr<Keypoint>,
+    DevicePtr<[u32; 8]>,
+    DevicePtr<Keypoint>,
+    DevicePtr<[u32; 8]>,
+    DevicePtr<u32>,
+    DevicePtr<Counts>,
+)>;
+type MatchTwo = Function<(
+    DevicePtr<[u32; 8]>,
+    DevicePtr<u32>,
+    DevicePtr<[u32; 8]>,
+    DevicePtr<u32>,
+    DevicePtr<u32>,
+    DevicePtr<Match>,
+    u32,
+)>;
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum PlanError {
+    /// What the CPU refuses too.
+    #[error(transparent)]
+    Params(#[from] FeatureError),
+    /// What only the CPU does.
+    #[error("logo.features.{key}: {found} is for the CPU alone; on the GPU {expected}")]
+    CpuOnly {
+        /// The key.
+        key: &'static str,
+        /// What it holds.
+        found: String,
+        /// What it may hold.
+        expected: String,
+    },
+    /// The GPU.
+    #[error("logo: {0}")]
+    Gpu(#[from] GpuError),
+}
+
+/// Where a frame's features lie on the device.
+#[derive(Clone)]
+pub struct Found {
+    /// `counts.count` of them, in the order of [`Features::keypoints`].
+    pub keypoints: DeviceBuffer<Keypoint>,
+    /// One a keypoint.
+    pub descriptors: DeviceBuffer<[u32; 8]>,
+    /// One a keypoint: see [`Features::original`].
+    pub original: DeviceBuffer<u32>,
+    /// How many.
+    pub counts: DeviceBuffer<Counts>,
+}
+
+impl Found {
+    /// Copies to the host and waits: for tests and reports.
+    ///
+    /// # Errors
+    /// From the driver.
+    pub fn download(&self, stream: &Stream, out: &mut Features) -> Result<(), GpuError> {
+        let mut counts = [Counts::default()];
+        stream.download(&self.counts, &mut counts)?;
+        let [counts] = counts;
+        let n = (counts.count as usize).min(self.keypoints.len());
+        let mut keypoints = vec![Keypoint::default(); n];
+        let mut descriptors = vec![[0; 8]; n];
+        let mut original = vec![0; n];
+        if n > 0 {
+            stream.download(&self.keypoints.slice(0..n)?, &mut keypoints)?;
+            stream.download(&self.descriptors.slice(0..n)?, &mut descriptors)?;
+            stream.download(&self.original.slice(0..n)?, &mut original)?;
+        }
+        out.clear();
+        out.keypoints
+            .extend(keypoints.into_iter().map(super::Keypoint::from));
+        out.descriptors
+            .extend(descriptors.into_iter().map(Descriptor));
+        out.original.extend(original);
+        out.found = counts.found as usize;
+        out.kept = counts.kept as usize;
+        out.oriented = counts.oriented as usize;
+        Ok(())
+    }
+}
+
+/// Features of images up to one size.
+pub struct Plan {
+    size: Size,
+    bytes: u64,
+    geometry: Geometry,
+    /// Launches of the blur, in order; those of one launch do not need each other.
+    blurs: Vec<(Jobs, LaunchShape)>,
+    /// After how many of these the first octave's levels are there.
+    first_ready: usize,
+    tiles: [Option<(Tiles, LaunchShape)>; 2],
+    cells: Cells,
+    number_of_cells: usize,
+    most: u32,
+    each: u32,
+    pretest: i32,
+    least: f32,
+    edge: f32,
+    describe_params: DescribeParams,
+    kernels: Kernels,
+    buffers: Buffers,
+    side: Stream,
+    forked: Event,
+    joined: Event,
+    sms: u32,
+}
+
+struct Kernels {
+    blur: Blur,
+    extrema: Extrema,
+    refine: Refine,
+    cells: CellsOf,
+    select: Select,
+    describe: Describe,
+    gather: Gather,
+}
+
+struct Buffers {
+    region: DeviceBuffer<[u32; 4]>,
+    levels: DeviceBuffer<u16>,
+    candidates: DeviceBuffer<u32>,
+    claims: DeviceBuffer<u32>,
+    keys: DeviceBuffer<u64>,
+    cell_of: DeviceBuffer<u32>,
+    least: DeviceBuffer<u64>,
+    chosen: DeviceBuffer<u32>,
+    slots: DeviceBuffer<Keypoint>,
+    slot_descriptors: DeviceBuffer<[u32; 8]>,
+    flags: DeviceBuffer<u8>,
+    /// Alive for as long as their addresses in [`DescribeParams`] are used.
+    _tables: Arena,
+    found: Found,
+}
+
+impl Plan {
+    /// A plan for images of `size`; waits until its tables are on the device.
+    ///
+    /// # Errors
+    /// What the CPU refuses; mode `paper` and more than [`MAX_KEYPOINTS`] points; from the driver.
+    pub fn new(context: &Context, params: &FeatureParams, size: Size) -> Result<Self, PlanError> {
+        params.check_size(size)?;
+        if params.mode == Mode::Paper {
+            return Err(PlanError::CpuOnly {
+                key: "mode",
+                found: "paper".into(),
+                expected: "scale_space".into(),
+            });
+        }
+        if params.max_keypoints > MAX_KEYPOINTS {
+            return Err(PlanError::CpuOnly {
+                key: "max_keypoints",
+                found: params.max_keypoints.to_string(),
+                expected: format!("up to {MAX_KEYPOINTS}"),
+            });
+        }
+        let tables = Tables::new(params);
+        let octaves = Octaves::new(params, size);
+        let stream = Stream::new(context, crate::cuda::Priority::Normal)?;
+        let intervals = usize::from(params.intervals);
+        let (geometry, pixels) = geometry(params, &octaves);
+        let (blurs, first_ready) = blurs(&tables, &octaves, intervals);
+
+        let area = |s: &Size| s.area();
+        let positions = octaves.sizes.iter().map(area).sum::<usize>() * intervals;
+        // Of the pixels of a 2x2x2 block at most one is a maximum and one a minimum.
+        let candidates = octaves
+            .sizes
+            .iter()
+            .map(|s| 2 * s.width.div_ceil(2) * s.height.div_ceil(2) * intervals.div_ceil(2));
+        let candidates = candidates.sum::<usize>();
+        let number_of_cells = match params.cell_px as usize {
+            0 => 0,
+            side => size.width.div_ceil(side) * size.height.div_ceil(side),
+        };
+        let (most, capacity) = (params.max_keypoints as usize, params.capacity());
+        let each = capacity / most;
+
+        let mut layout = ArenaLayout::new();
+        let region = layout.reserve("logo region", 1);
+        let levels = layout.reserve("logo levels", pixels);
+        let candidate_list = layout.reserve("logo candidates", candidates);
+        let claims = layout.reserve("logo claims", positions.div_ceil(32));
+        let keys = layout.reserve("logo keys", candidates);
+        let cell_of = layout.reserve(
+            "logo cells of points",
+            match number_of_cells {
+                0 => 1,
+                _ => candidates,
+            },
+        );
+        let least = layout.reserve("logo least of cells", number_of_cells.max(1));
+        let chosen = layout.reserve("logo chosen", most);
+        let slots = layout.reserve("logo keypoints by point", most * each);
+        let slot_descriptors = layout.reserve("logo descriptors by point", most * each);
+        let flags = layout.reserve("logo flags", most);
+        let keypoints = layout.reserve("logo keypoints", capacity);
+        let descriptors = layout.reserve("logo descriptors", capacity);
+        let original = layout.reserve("logo original", capacity);
+        let counts = layout.reserve("logo counts", 1);
+        let mut bytes = layout.bytes();
+        let arena = Arena::new(context, "logo", layout)?;
+
+        let mut layout = ArenaLayout::new();
+        let window = layout.reserve("logo window", tables.window.len());
+        let window_radius = layout.reserve("logo window radius", tables.window_radius.len());
+        let sigma = layout.reserve("logo scales", tables.sigma.len());
+        let sigma_fixed = layout.reserve("logo scales, fixed", tables.sigma_fixed.len());
+        let turn = layout.reserve("logo turns", 2 * usize::from(ANGLES));
+        let pattern = layout.reserve("logo pattern", tables.pattern.len());
+        bytes += layout.bytes();
+        let tables_arena = Arena::new(context, "logo tables", layout)?;
+        let window = tables_arena.buffer(window)?;
+        let window_radius = tables_arena.buffer(window_radius)?;
+        let sigma = tables_arena.buffer(sigma)?;
+        let sigma_fixed = tables_arena.buffer(sigma_fixed)?;
+        let turn = tables_arena.buffer(turn)?;
+        let pattern = tables_arena.buffer(pattern)?;
+        debug_assert_eq!(tables.window.len() % WINDOW, 0);
+        let wide: Vec<u32> = tables.window.iter().map(|&w| w.into()).collect();
+        stream.upload(&wide, &window)?;
+        stream.upload(&tables.window_radius, &window_radius)?;
+        stream.upload(&tables.sigma, &sigma)?;
+        stream.upload(&tables.sigma_fixed, &sigma_fixed)?;
+        stream.upload(&[&tables.cos[..], &tables.sin[..]].concat(), &turn)?;
+        let words = tables.pattern.iter().map(|pair| {
+            let part = |i: usize| u64::from(pair[i] as u16) << (16 * i);
+            part(0) | part(1) | part(2) | part(3)
+        });
+        stream.upload(&words.collect::<Vec<u64>>(), &pattern)?;
+
+        let points = Module::load(context, "logo_points")?;
+        let describe = Module::load(context, "logo_describe")?;
+        let blur: Blur = Module::load(context, "logo_blur")?.function("logo_blur")?;
+        let shared = blurs.iter().map(|b| b.1.shared).max().unwrap_or(0);
+        blur.allow_shared(shared)?;
+        let plan = Self {
+            size,
+            bytes,
+            tiles: [
+                tiles(&octaves, 0, 1),
+                tiles(&octaves, 1, octaves.sizes.len()),
+            ],
+            geometry,
+            blurs,
+            first_ready,
+            cells: Cells {
+                side: params.cell_px,
+                budget: params.cell_budget,
+            },
+            number_of_cells,
+            most: params.max_keypoints,
+            each: each as u32,
+            pretest: tables.pretest,
+            least: least_value(params),
+            edge: params.edge_ratio,
+            describe_params: DescribeParams {
+                window: window.ptr(),
+                window_radius: window_radius.ptr(),
+                sigma: sigma.ptr(),
+                sigma_fixed: sigma_fixed.ptr(),
+                turn: turn.ptr(),
+                pattern: pattern.ptr(),
+                least: least_value(params),
+                edge: params.edge_ratio,
+                oriented: params.oriented.into(),
+                most_orientations: u32::from(params.max_orientations).min(MAX_ORIENTATIONS as u32),
+                each: each as u32,
+                scaled: params.scaled.into(),
+                drop: (params.border == super::BorderPolicy::Drop).into(),
+                unscaled_octave: params.upsample.into(),
+                unscaled_layer: unscaled_layer(&tables) as u32,
+                reserved: 0,
+            },
+            kernels: Kernels {
+                blur,
+                extrema: points.function("logo_extrema")?,
+                refine: points.function("logo_refine")?,
+                cells: points.function("logo_cells")?,
+                select: points.function("logo_select")?,
+                describe: describe.function("logo_describe")?,
+                gather: describe.function("logo_gather")?,
+            },
+            buffers: Buffers {
+                region: arena.buffer(region)?,
+                levels: arena.buffer(levels)?,
+                candidates: arena.buffer(candidate_list)?,
+                claims: arena.buffer(claims)?,
+                keys: arena.buffer(keys)?,
+                cell_of: arena.buffer(cell_of)?,
+                least: arena.buffer(least)?,
+                chosen: arena.buffer(chosen)?,
+                slots: arena.buffer(slots)?,
+                slot_descriptors: arena.buffer(slot_descriptors)?,
+                flags: arena.buffer(flags)?,
+                _tables: tables_arena,
+                found: Found {
+                    keypoints: arena.buffer(keypoints)?,
+                    descriptors: arena.buffer(descriptors)?,
+                    original: arena.buffer(original)?,
+                    counts: arena.buffer(counts)?,
+                },
+            },
+            side: Stream::new(context, crate::cuda::Priority::High)?,
+            forked: Event::for_order(context, false)?,
+            joined: Event::for_order(context, false)?,
+            sms: context.sms(),
+        };
+        let whole = [0, 0, size.width as u32, size.height as u32];
+        stream.upload(&[whole], &plan.buffers.region)?;
+        stream.fill(&plan.buffers.levels, 0u16)?;
+        stream.synchronize()?;
+        Ok(plan)
+    }
+
+    /// Bytes of device memory that it holds.
+    pub fn device_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Where the result of each frame lies.
+    pub fn found(&self) -> &Found {
+        &self.buffers.found
+    }
+
+    /// The part of the image to look at: x, y, width, height, inside the image; read by each run.
+    /// It is the whole image until something else is written there.
+    pub fn region(&self) -> &DeviceBuffer<[u32; 4]> {
+        &self.buffers.region
+    }
+
+    /// Gives the work of a frame to the stream: the features of an image of the plan's size (rows
+    /// one after the other), to [`Plan::found`].
+    ///
+    /// # Errors
+    /// [`GpuError::Size`] for an image of another size; from the driver.
+    pub fn enqueue(&self, stream: &Stream, image: &DeviceBuffer<u8>) -> Result<(), GpuError> {
+        self.enqueue_marked(stream, image, |_| Ok(()))
+    }
+
+    /// As [`Plan::enqueue`]; `mark` is called with the name of each step behind it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn enqueue_marked(
+        &self,
+        stream: &Stream,
+        image: &DeviceBuffer<u8>,
+        mut mark: impl FnMut(&'static str) -> Result<(), GpuError>,
+    ) -> Result<(), GpuError> {
+        if image.len() != self.size.area() {
+            return Err(GpuError::Size {
+                what: "logo: pixels of the image",
+                found: image.len() as u64,
+                expected: self.size.area() as u64,
+            });
+        }
+        let (b, k) = (&self.buffers, &self.kernels);
+        let (region, levels, counts) = (b.region.ptr(), b.levels.ptr(), b.found.counts.ptr());
+        stream.fill(&b.found.counts.view::<u32>()?, 0)?;
+        stream.fill(&b.claims, 0)?;
+        let extrema = |stream: &Stream, (tiles, shape): &(Tiles, LaunchShape)| {
+            k.extrema.launch(
+                stream,
+                *shape,
+                &(
+                    self.geometry,
+                    *tiles,
+                    region,
+                    levels,
+                    self.pretest,
+                    b.candidates.ptr(),
+                    counts,
+                ),
+            )
+        };
+        for (i, (jobs, shape)) in self.blurs.iter().enumerate() {
+            k.blur.launch(
+                stream,
+                *shape,
+                &(self.geometry, *jobs, region, image.ptr(), levels),
+            )?;
+            // The first octave has most of the pixels: its extrema beside the coarser octaves.
+            if i + 1 == self.first_ready
+                && let Some(tiles) = &self.tiles[0]
+            {
+                stream.record(&self.forked)?;
+                self.side.wait(&self.forked)?;
+                extrema(&self.side, tiles)?;
+                self.side.record(&self.joined)?;
+            }
+        }
+        mark("blurs")?;
+        if let Some(tiles) = &self.tiles[1] {
+            extrema(stream, tiles)?;
+        }
+        stream.wait(&self.joined)?;
+        mark("extrema")?;
+        k.refine.launch(
+            stream,
+            LaunchShape::linear(4 * self.sms, REFINE_THREADS),
+            &(
+                self.geometry,
+                self.cells,
+                region,
+                levels,
+                b.candidates.ptr(),
+                self.least,
+                self.edge,
+                b.claims.ptr(),
+                b.keys.ptr(),
+                b.cell_of.ptr(),
+                counts,
+            ),
+        )?;
+        mark("refine")?;
+        if self.number_of_cells > 0 {
+            k.cells.launch(
+                stream,
+                LaunchShape::linear(self.number_of_cells as u32, CELL_THREADS),
+                &(
+                    self.cells,
+                    b.keys.ptr(),
+                    b.cell_of.ptr(),
+                    counts,
+                    b.least.ptr(),
+                ),
+            )?;
+        }
+        k.select.launch(
+            stream,
+            LaunchShape::linear(1, SELECT_THREADS),
+            &(
+                self.cells,
+                self.most,
+                b.keys.ptr(),
+                b.cell_of.ptr(),
+                b.least.ptr(),
+                b.chosen.ptr(),
+                counts,
+            ),
+        )?;
+        mark("select")?;
+        let most = self.most as usize;
+        k.describe.launch(
+            stream,
+            LaunchShape::linear(most.div_ceil(DESCRIBE_POINTS) as u32, DESCRIBE_THREADS),
+            &(
+                self.geometry,
+                self.describe_params,
+                region,
+                levels,
+                b.chosen.ptr(),
+                counts,
+                b.slots.ptr(),
+                b.slot_descriptors.ptr(),
+                b.flags.ptr(),
+            ),
+        )?;
+        mark("describe")?;
+        k.gather.launch(
+            stream,
+            LaunchShape::covering(most, GATHER_THREADS),
+            &(
+                self.each,
+                b.flags.ptr(),
+                b.slots.ptr(),
+                b.slot_descriptors.ptr(),
+                b.found.keypoints.ptr(),
+                b.found.descriptors.ptr(),
+                b.found.original.ptr(),
+                counts,
+            ),
+        )?;
+        mark("gather")
+    }
+}
+
+/// Where levels lie, and pixels in all.
+fn geometry(params: &FeatureParams, octaves: &Octaves) -> (Geometry, usize) {
+    let mut geometry = Geometry {
+        offset: [0; MAX_OCTAVES],
+        plane: [0; MAX_OCTAVES],
+        pitch: [0; MAX_OCTAVES],
+        octaves: octaves.sizes.len() as u32,
+        upsample: params.upsample.into(),
+        intervals: params.intervals.into(),
+        image_pitch: octaves.image.width as u32,
+    };
+    let mut pixels = 0;
+    for (i, size) in octaves.sizes.iter().enumerate() {
+        // Blocks write whole tiles.
+        let pitch = size.width.next_multiple_of(BLUR_TILE.0);
+        let plane = pitch * size.height;
+        geometry.offset[i] = pixels as u64;
+        geometry.plane[i] = plane as u64;
+        geometry.pitch[i] = pitch as u32;
+        pixels += plane * (usize::from(params.intervals) + 3);
+    }
+    (geometry, pixels)
+}
+
+/// The launches of the blur: as soon as the level is there that an octave starts from, its levels
+/// are made beside the last ones of the octave before.
+fn blurs(
+    tables: &Tables,
+    octaves: &Octaves,
+    intervals: usize,
+) -> (Vec<(Jobs, LaunchShape)>, usize) {
+    let levels = intervals + 3;
+    let job = |octave: usize, level: usize, source: u32, weights: &Weights| {
+        let size = octaves.sizes[octave];
+        let radius = RADII.into_iter().find(|&r| r >= weights.radius());
+        let radius = radius.unwrap_or(MAX_RADIUS);
+        let mut job = Job {
+            octave: octave as u32,
+            level: level as u32,
+            source,
+            radius: radius as u32,
+            blocks_x: size.width.div_ceil(BLUR_TILE.0) as u32,
+            blocks: (size.width.div_ceil(BLUR_TILE.0) * size.height.div_ceil(BLUR_TILE.1)) as u32,
+            weights: [0.0; MAX_RADIUS + 1],
+            whole_weights: [0; MAX_RADIUS + 1],
+        };
+        for (i, &w) in weights.half.iter().enumerate() {
+            job.weights[i] = w as f32;
+            job.whole_weights[i] = w;
+        }
+        job
+    };
+    let first = job(0, 0, 2, &tables.base);
+    // Step at which a level is made: the first octave's level 0 is made at step 0.
+    let mut steps = vec![vec![first]];
+    for octave in 0..octaves.sizes.len() {
+        for level in 1..levels {
+            let step = octave * intervals + level;
+            let source = u32::from(octave > 0 && level == 1);
+            if steps.len() <= step {
+                steps.resize(step + 1, Vec::new());
+            }
+            steps[step].push(job(octave, level, source, &tables.steps[level - 1]));
+        }
+    }
+    let launches = steps.into_iter().map(|jobs| {
+        let shared = |r: usize| {
+            let even = r.next_multiple_of(2);
+            let pairs = (BLUR_TILE.0 + 2 * even) / 2;
+            let sums = (BLUR_TILE.0 + 2 * even) | 1;
+            4 * (pairs * (BLUR_TILE.1 + 2 * r) + sums * BLUR_TILE.1)
+        };
+        let bytes = jobs.iter().map(|j| shared(j.radius as usize)).max();
+        let blocks = jobs.iter().map(|j| j.blocks).sum();
+        let (Some(&a), b) = (jobs.first(), jobs.get(1)) else {
+            unreachable!("every step makes a level");
+        };
+        let shape =
+            LaunchShape::linear(blocks, BLUR_THREADS).with_shared(bytes.unwrap_or(0) as u32);
+        (
+            Jobs {
+                job: [a, b.copied().unwrap_or(a)],
+            },
+            shape,
+        )
+    });
+    (launches.collect(), levels)
+}
+
+/// The search for extrema of octaves `from..end`; `None` where there are none.
+fn tiles(octaves: &Octaves, from: usize, end: usize) -> Option<(Tiles, LaunchShape)> {
+    if from >= end {
+        return None;
+    }
+    let mut tiles = Tiles {
+        octave: from as u32,
+        end: end as u32,
+        blocks_x: [0; MAX_OCTAVES],
+        blocks: [0; MAX_OCTAVES],
+    };
+    let mut all = 0;
+    for (i, size) in octaves.sizes.iter().enumerate().take(end).skip(from) {
+        tiles.blocks_x[i] = size.width.div_ceil(EXTREMA_TILE.0) as u32;
+        tiles.blocks[i] = tiles.blocks_x[i] * size.height.div_ceil(EXTREMA_TILE.1) as u32;
+        all += tiles.blocks[i];
+    }
+    Some((tiles, LaunchShape::linear(all, EXTREMA_THREADS)))
+}
+
+/// Matches descriptors on the device.
+pub struct Matcher {
+    kernel: MatchTwo,
+}
+
+/// Descriptors on the device, some of which are used.
+#[derive(Clone, Copy)]
+pub struct Train<'a> {
+    /// The descriptors.
+    pub descriptors: &'a DeviceBuffer<[u32; 8]>,
+    /// How many of them count; one number.
+    pub count: &'a DeviceBuffer<u32>,
+    /// See [`super::matcher::two_nearest_apart`].
+    pub groups: Option<&'a DeviceBuffer<u32>>,
+}
+
+impl Matcher {
+    /// The kernel.
+    ///
+    /// # Errors
+    /// From the driver.
+    pub fn new(context: &Context) -> Result<Self, GpuError> {
+        let module = Module::load(context, "logo_match")?;
+        Ok(Self {
+            kernel: module.function("logo_match")?,
+        })
+    }
+
+    /// Gives the matching of what a plan found to the stream: `out[i]` is that of keypoint `i`.
+    ///
+    /// # Errors
+    /// [`GpuError::Size`] when `out` has not room for each descriptor, or there are fewer groups
+    /// than train descriptors, or more of those than [`super::matcher::MAX_TRAIN`]; from the driver.
+    pub fn enqueue(
+        &self,
+        stream: &Stream,
+        query: &Found,
+        train: Train<'_>,
+        out: &DeviceBuffer<Match>,
+    ) -> Result<(), GpuError> {
+        let counts = query.counts.view::<u32>()?;
+        self.enqueue_lists(stream, &query.descriptors, &counts.slice(3..4)?, train, out)
+    }
+
+    /// As [`Matcher::enqueue`], of the first `count` descriptors of a list.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn enqueue_lists(
+        &self,
+        stream: &Stream,
+        query: &DeviceBuffer<[u32; 8]>,
+        count: &DeviceBuffer<u32>,
+        train: Train<'_>,
+        out: &DeviceBuffer<Match>,
+    ) -> Result<(), GpuError> {
+        let n = train.descriptors.len();
+        let groups = train.groups.map_or(n, |g| g.len());
+        for (what, found, expected, good) in [
+            (
+                "logo: matches",
+                out.len(),
+                query.len(),
+                out.len() >= query.len(),
+            ),
+            ("logo: groups", groups, n, groups >= n),
+            (
+                "logo: train descriptors",
+                n,
+                super::matcher::MAX_TRAIN,
+                n <= super::matcher::MAX_TRAIN,
+            ),
+        ] {
+            if !good {
+                return Err(GpuError::Size {
+                    what,
+                    found: found as u64,
+                    expected: expected as u64,
+                });
+            }
+        }
+        self.kernel.launch(
+            stream,
+            LaunchShape::linear(
+                query.len().div_ceil(MATCH_QUERIES).max(1) as u32,
+                MATCH_THREADS,
+            ),
+            &(
+                query.ptr(),
+                count.ptr(),
+                train.descriptors.ptr(),
+                train.count.ptr(),
+                train.groups.map_or(DevicePtr::NULL, DeviceBuffer::ptr),
+                out.ptr(),
+                query.len() as u32,
+            ),
+        )
+    }
+}
