@@ -22,7 +22,6 @@ fn street(size: Size) -> Result<[Vec<u8>; 2], Box<dyn std::error::Error>> {
         seed: 3,
         size,
         motion: Motion::Drive,
-        ..Options::default()
     };
     let street = Street::new(&options)?;
     Ok([14, 15].map(|i| {

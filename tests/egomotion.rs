@@ -126,6 +126,16 @@ fn a_drive_is_driving() {
 }
 
 #[test]
+fn another_car_that_follows_a_lorry_is_driving() {
+    let Some(dir) = common::data("logo_kravag_truck") else {
+        return;
+    };
+    let frames = (62..66).map(|i| read(&dir.join(format!("frames/{i:010}.png"))));
+    let found = states(&drive(frames));
+    assert_eq!(found[1..], [MotionState::Driving; 3]);
+}
+
+#[test]
 fn a_camera_over_a_motorway_is_still() {
     let Some(frames) = highway() else { return };
     let motions = drive(frames);

@@ -83,9 +83,9 @@ fn by_elimination(pairs: &[Pair; 4]) -> Option<Homography> {
         }
         for r in 0..8 {
             if r != c {
-                let f = m[r][c] / m[c][c];
-                for k in c..9 {
-                    m[r][k] -= f * m[c][k];
+                let (f, pivot) = (m[r][c] / m[c][c], m[c]);
+                for (v, p) in m[r].iter_mut().zip(pivot) {
+                    *v -= f * p;
                 }
             }
         }

@@ -34,11 +34,11 @@
 //!    |---|---|---|---|---|---|---|---|
 //!    | unknown | unknown | unknown | still | small motion | still | driving | driving |
 //!    | still | held | unknown | still | small motion | still | small motion | the second in a row |
-//!    | small motion | held | unknown | after some | small motion | held | small motion | the second in a row |
+//!    | small motion | held | unknown | after some | small motion | small motion | small motion | the second in a row |
 //!    | driving | held | driving | after some | after some | driving | after some | driving |
 //!
-//!    Held: for [`Params::hold_frames`], then unknown. After some: [`Params::still_frames`] in a
-//!    row. The first frame is unknown. Where the vehicle's speed is known, it decides whether it
+//!    Held: for [`Params::hold_frames`], then unknown. After some: that state, or small motion,
+//!    once [`Params::still_frames`] in a row have spoken for it. The first frame is unknown. Where the vehicle's speed is known, it decides whether it
 //!    drives, and the picture only between still and small motion (unknown when lost).
 //!
 //! The homography is given in small motion, when the frame's evidence is small or shaky, or

@@ -277,3 +277,147 @@ impl Memory {
 fn half(part: u32, of: u32) -> bool {
     2 * part >= of
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use MotionState::{Driving, SmallMotion, Still, Unknown};
+
+    const SIZE: Size = Size::new(640, 480);
+
+    /// 100 points, and what they say.
+    fn showing(evidence: Evidence) -> Measured {
+        let seen = Measured {
+            corners: 120,
+            tracked: 100,
+            ..Measured::default()
+        };
+        let (still, inliers, sway) = match evidence {
+            Evidence::Blind => return Measured::default(),
+            Evidence::Lost => {
+                return Measured {
+                    tracked: 20,
+                    ..seen
+                };
+            }
+            Evidence::Still => (60, 60, 0),
+            Evidence::Small => (10, 85, 0),
+            Evidence::Crowded => (25, 60, 0),
+            Evidence::Shaky => (10, 60, 200),
+            Evidence::Driving => (3, 40, 0),
+        };
+        Measured {
+            still,
+            near: still,
+            inliers,
+            sway: [sway; 8],
+            ..seen
+        }
+    }
+
+    fn states(memory: &mut Memory, evidence: Evidence, frames: usize) -> Vec<MotionState> {
+        let rules = Rules::new(&Params::default(), SIZE);
+        let mut next = || {
+            memory.advance(&showing(evidence), None, &rules);
+            memory.state
+        };
+        (0..frames).map(|_| next()).collect()
+    }
+
+    #[test]
+    fn states_follow_the_table() {
+        use Evidence::{Blind, Crowded, Lost, Shaky, Small};
+        let table = [
+            (Unknown, Blind, [Unknown, Unknown]),
+            (Unknown, Lost, [Unknown, Unknown]),
+            (Unknown, Evidence::Still, [Still, Still]),
+            (Unknown, Small, [SmallMotion, SmallMotion]),
+            (Unknown, Crowded, [Still, Still]),
+            (Unknown, Shaky, [Driving, Driving]),
+            (Unknown, Evidence::Driving, [Driving, Driving]),
+            (Still, Blind, [Still, Still]),
+            (Still, Lost, [Unknown, Unknown]),
+            (Still, Evidence::Still, [Still, Still]),
+            (Still, Small, [SmallMotion, SmallMotion]),
+            (Still, Crowded, [Still, Still]),
+            (Still, Shaky, [SmallMotion, SmallMotion]),
+            (Still, Evidence::Driving, [Still, Driving]),
+            (SmallMotion, Blind, [SmallMotion, SmallMotion]),
+            (SmallMotion, Lost, [Unknown, Unknown]),
+            (SmallMotion, Evidence::Still, [SmallMotion, SmallMotion]),
+            (SmallMotion, Small, [SmallMotion, SmallMotion]),
+            (SmallMotion, Crowded, [SmallMotion, SmallMotion]),
+            (SmallMotion, Shaky, [SmallMotion, SmallMotion]),
+            (SmallMotion, Evidence::Driving, [SmallMotion, Driving]),
+            (Driving, Blind, [Driving, Driving]),
+            (Driving, Lost, [Driving, Driving]),
+            (Driving, Evidence::Still, [Driving, Driving]),
+            (Driving, Small, [Driving, Driving]),
+            (Driving, Crowded, [Driving, Driving]),
+            (Driving, Shaky, [Driving, Driving]),
+            (Driving, Evidence::Driving, [Driving, Driving]),
+        ];
+        for (state, evidence, expected) in table {
+            let mut memory = Memory {
+                state,
+                frames: 1,
+                ..Memory::default()
+            };
+            let found = states(&mut memory, evidence, 2);
+            assert_eq!(found, expected, "{state:?}, {evidence:?}");
+        }
+    }
+
+    #[test]
+    fn calm_frames_end_a_drive_and_darkness_ends_everything() {
+        let from = |state| Memory {
+            state,
+            frames: 1,
+            ..Memory::default()
+        };
+        let after =
+            |state, evidence, frames| states(&mut from(state), evidence, frames)[frames - 1];
+        for (state, evidence, expected) in [
+            (Driving, Evidence::Still, Still),
+            (Driving, Evidence::Small, SmallMotion),
+            (Driving, Evidence::Shaky, SmallMotion),
+            (SmallMotion, Evidence::Still, Still),
+        ] {
+            assert_eq!(after(state, evidence, 4), state);
+            assert_eq!(after(state, evidence, 5), expected);
+        }
+        for state in MotionState::ALL {
+            assert_eq!(after(state, Evidence::Blind, 10), state);
+            assert_eq!(after(state, Evidence::Blind, 11), Unknown);
+        }
+        // A camera that sways farther than it can shake drives.
+        assert_eq!(after(SmallMotion, Evidence::Shaky, 60), Driving);
+    }
+
+    #[test]
+    fn a_known_speed_leaves_little_to_the_picture() {
+        let rules = Rules::new(&Params::default(), SIZE);
+        for state in MotionState::ALL {
+            for (evidence, standing) in [
+                (Evidence::Lost, Some(Unknown)),
+                (Evidence::Small, Some(SmallMotion)),
+                (Evidence::Driving, None),
+            ] {
+                let from = Memory {
+                    state,
+                    frames: 1,
+                    ..Memory::default()
+                };
+                let mut memory = from;
+                memory.advance(&showing(evidence), Some(7.0), &rules);
+                assert_eq!(memory.state, Driving);
+                let mut memory = from;
+                memory.advance(&showing(evidence), Some(0.05), &rules);
+                match standing {
+                    Some(expected) => assert_eq!(memory.state, expected),
+                    None => assert_ne!(memory.state, Driving),
+                }
+            }
+        }
+    }
+}
