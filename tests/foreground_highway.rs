@@ -4,7 +4,7 @@ mod common;
 use std::path::Path;
 
 use roadloop::{
-    frame::{Foreground, Image, MonoImage, Motion, MotionState, PixelKind, Rgb, Size},
+    frame::{Foreground, Image, MonoImage, Motion, MotionState, Rgb, Size},
     source::picture::{self, Picture},
     stage::{
         Stage as _,
