@@ -35,7 +35,11 @@ fn enlarged(from: &Rgb, size: Size) -> Rgb {
     let axis = |p: usize, n: usize, of: usize| {
         let at = ((p as f64 + 0.5) * of as f64 / n as f64 - 0.5).clamp(0.0, (of - 1) as f64);
         let first = at as usize;
-        (first, (first + 1).min(of - 1), ((at - first as f64) * 2048.0) as u32)
+        (
+            first,
+            (first + 1).min(of - 1),
+            ((at - first as f64) * 2048.0) as u32,
+        )
     };
     Rgb::from_fn(size.width, size.height, |x, y| {
         let (x0, x1, a) = axis(x, size.width, from.width());
@@ -91,9 +95,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         images.push(match kind {
             PixelKind::Rgb8 => MonoImage::Rgb8(picture),
             PixelKind::Grey8 => MonoImage::Grey8(Image::from_fn(w, h, |x, y| grey(at(x, y)))),
-            PixelKind::Grey16 => MonoImage::Grey16(Image::from_fn(w, h, |x, y| {
-                u16::from(grey(at(x, y))) << 8
-            })),
+            PixelKind::Grey16 => {
+                MonoImage::Grey16(Image::from_fn(w, h, |x, y| u16::from(grey(at(x, y))) << 8))
+            }
         });
     }
     let size = size.ok_or("no pictures")?;
@@ -120,7 +124,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     });
     times.drain(..warm.min(times.len() - 1));
     times.sort_by(f64::total_cmp);
-    let moving = out.mask.pixels().filter(|&&m| m == Foreground::MOVING).count();
+    let moving = out
+        .mask
+        .pixels()
+        .filter(|&&m| m == Foreground::MOVING)
+        .count();
     println!(
         "{:.3} {:.3} {:.4}",
         times[0],

@@ -1,8 +1,6 @@
 //! What does the foreground stage do when the light, the camera or a file changes?
 use roadloop::{
-    frame::{
-        Foreground, ForegroundState, Image, MonoImage, Motion, MotionState, PixelKind, Size,
-    },
+    frame::{Foreground, ForegroundState, Image, MonoImage, Motion, MotionState, PixelKind, Size},
     stage::{
         Stage as _,
         foreground::{
@@ -49,8 +47,9 @@ impl Scene {
     }
 
     fn is_object(&self, x: i32, y: i32) -> bool {
-        self.object
-            .is_some_and(|(left, top)| (left..left + 24).contains(&x) && (top..top + 16).contains(&y))
+        self.object.is_some_and(|(left, top)| {
+            (left..left + 24).contains(&x) && (top..top + 16).contains(&y)
+        })
     }
 
     fn picture(&self, t: u64) -> MonoImage {
@@ -62,7 +61,11 @@ impl Scene {
             let ground = 40.0 + (patch % 160) as f64 + (fine % 12) as f64 + 10.0 * f64::from(c);
             let n = noise();
             let gauss = (n & 0xFF) as f64 + (n >> 8 & 0xFF) as f64 - 255.0;
-            let light = if self.is_object(x, y) { (ground + 90.0) % 256.0 } else { ground };
+            let light = if self.is_object(x, y) {
+                (ground + 90.0) % 256.0
+            } else {
+                ground
+            };
             light * self.gain + gauss / 60.0
         };
         let byte = |v: f64| v.clamp(0.0, 255.0) as u8;
@@ -211,13 +214,26 @@ fn rate_0_leaves_every_bit_of_the_model() {
         let mut run = Run::new(&Params::default(), kind);
         let scene = Scene::new(kind);
         run.still(scene, 40);
-        run.still(Scene { object: Some((30, 20)), ..scene }, 3);
+        run.still(
+            Scene {
+                object: Some((30, 20)),
+                ..scene
+            },
+            3,
+        );
         let model = run.plan.snapshot();
         run.plan.set_learning_rate(Some(0.0)).unwrap();
         for t in 0..20 {
             let object = Some((5 * t, 40));
             let gain = if t % 3 == 0 { 1.0 } else { 1.1 };
-            run.still(Scene { object, gain, ..scene }, 1);
+            run.still(
+                Scene {
+                    object,
+                    gain,
+                    ..scene
+                },
+                1,
+            );
             assert!(run.share() > 0.01);
         }
         assert!(run.plan.snapshot() == model, "{kind:?}");
@@ -311,7 +327,10 @@ fn a_camera_that_creeps_far_starts_a_new_model() {
         states.push(run.frame(scene, &motion));
         assert!(run.share() < 0.02, "frame {t}: {}", run.share());
     }
-    let warming = states.iter().filter(|&&s| s == ForegroundState::WarmingUp).count();
+    let warming = states
+        .iter()
+        .filter(|&&s| s == ForegroundState::WarmingUp)
+        .count();
     assert_eq!(warming as u32, Params::default().warm_up_frames);
 }
 
@@ -348,15 +367,21 @@ fn the_background_is_what_was_seen() {
         assert!(sure > SIZE.area() * 9 / 10, "{kind:?}: {sure}");
         let seen = scene.picture(1);
         let far = match (&image, &seen) {
-            (MonoImage::Grey8(a), MonoImage::Grey8(b)) => {
-                a.pixels().zip(b.pixels()).filter(|(a, b)| a.abs_diff(**b) > 12).count()
-            }
-            (MonoImage::Grey16(a), MonoImage::Grey16(b)) => {
-                a.pixels().zip(b.pixels()).filter(|(a, b)| a.abs_diff(**b) > 12 << 8).count()
-            }
-            (MonoImage::Rgb8(a), MonoImage::Rgb8(b)) => {
-                a.pixels().zip(b.pixels()).filter(|(a, b)| a[1].abs_diff(b[1]) > 12).count()
-            }
+            (MonoImage::Grey8(a), MonoImage::Grey8(b)) => a
+                .pixels()
+                .zip(b.pixels())
+                .filter(|(a, b)| a.abs_diff(**b) > 12)
+                .count(),
+            (MonoImage::Grey16(a), MonoImage::Grey16(b)) => a
+                .pixels()
+                .zip(b.pixels())
+                .filter(|(a, b)| a.abs_diff(**b) > 12 << 8)
+                .count(),
+            (MonoImage::Rgb8(a), MonoImage::Rgb8(b)) => a
+                .pixels()
+                .zip(b.pixels())
+                .filter(|(a, b)| a[1].abs_diff(b[1]) > 12)
+                .count(),
             _ => unreachable!(),
         };
         assert!(far < SIZE.area() / 100, "{kind:?}: {far}");
@@ -390,10 +415,17 @@ fn a_damaged_snapshot_is_refused_and_the_model_is_fresh() {
     let mut learnt = plan();
     let mut out = Foreground::new(small);
     for t in 0..12 {
-        let scene = Scene { size: small, ..Scene::new(PixelKind::Rgb8) };
+        let scene = Scene {
+            size: small,
+            ..Scene::new(PixelKind::Rgb8)
+        };
         let image = scene.picture(t);
         let motion = Motion::of(MotionState::Still);
-        let input = Input { image: &image, motion: &motion, known_foreground: None };
+        let input = Input {
+            image: &image,
+            motion: &motion,
+            known_foreground: None,
+        };
         learnt.run(input, &mut out);
     }
     let bytes = learnt.snapshot();
@@ -417,7 +449,10 @@ fn a_damaged_snapshot_is_refused_and_the_model_is_fresh() {
     }
     let mut longer = bytes.clone();
     longer.push(0);
-    assert!(matches!(refused(&longer, "longer"), SnapshotError::Checksum { .. }));
+    assert!(matches!(
+        refused(&longer, "longer"),
+        SnapshotError::Checksum { .. }
+    ));
     assert_eq!(refused(b"", "empty"), SnapshotError::Magic);
     assert_eq!(refused(b"RLFGMODL", "short"), SnapshotError::Short);
     let resealed = |mut bytes: Vec<u8>| {
@@ -430,7 +465,10 @@ fn a_damaged_snapshot_is_refused_and_the_model_is_fresh() {
     later[8] = 2;
     assert_eq!(
         refused(&resealed(later), "version"),
-        SnapshotError::Version { found: 2, expected: 1 }
+        SnapshotError::Version {
+            found: 2,
+            expected: 1
+        }
     );
     // Each byte, with a checksum that is right: an error or another model, never a panic.
     for at in 8..bytes.len() - 4 {
@@ -454,27 +492,44 @@ fn a_snapshot_of_something_else_is_refused() {
         assert!(matches!(error, SnapshotError::Images { .. }), "{error}");
         assert!(error.to_string().contains("8x6"), "{error}");
     }
-    let other = Params { modes: 3, ..params.clone() };
-    let error = plan(&other, PixelKind::Grey8, 8, 6).restore(&bytes).unwrap_err();
+    let other = Params {
+        modes: 3,
+        ..params.clone()
+    };
+    let error = plan(&other, PixelKind::Grey8, 8, 6)
+        .restore(&bytes)
+        .unwrap_err();
     assert_eq!(
         error.to_string(),
         "snapshot was made with foreground.modes = 5, expected 3"
     );
     // What only decides is free.
-    let other = Params { background_threshold: 20.0, median_px: 3, ..params };
-    plan(&other, PixelKind::Grey8, 8, 6).restore(&bytes).unwrap();
+    let other = Params {
+        background_threshold: 20.0,
+        median_px: 3,
+        ..params
+    };
+    plan(&other, PixelKind::Grey8, 8, 6)
+        .restore(&bytes)
+        .unwrap();
 }
 
 #[test]
 fn any_number_of_threads_gives_the_same_bytes() {
     let run = |threads| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap();
         pool.install(|| {
             let size = Size::new(333, 97);
             let mut plan = Plan::new(&Params::default(), PixelKind::Rgb8, size).unwrap();
             let mut out = Foreground::new(size);
             let mut masks = Vec::new();
-            let mut scene = Scene { size, ..Scene::new(PixelKind::Rgb8) };
+            let mut scene = Scene {
+                size,
+                ..Scene::new(PixelKind::Rgb8)
+            };
             for t in 0..24 {
                 let to = if t < 15 { (0, 0) } else { (t as i32 % 3, -1) };
                 let mut step = motion(scene.shift, to);
@@ -482,7 +537,11 @@ fn any_number_of_threads_gives_the_same_bytes() {
                 scene.shift = to;
                 scene.object = Some((6 * t as i32, 20));
                 let image = scene.picture(t);
-                let input = Input { image: &image, motion: &step, known_foreground: None };
+                let input = Input {
+                    image: &image,
+                    motion: &step,
+                    known_foreground: None,
+                };
                 plan.run(input, &mut out);
                 masks.push(out.clone());
             }
@@ -503,7 +562,10 @@ fn padding_between_rows_is_not_looked_at() {
     out[1].mask = Image::with_stride(SIZE.width, SIZE.height, 200, 3);
     let motion = Motion::of(MotionState::Still);
     for t in 0..15 {
-        let scene = Scene { object: Some((5 * t, 9)), ..Scene::new(PixelKind::Grey8) };
+        let scene = Scene {
+            object: Some((5 * t, 9)),
+            ..Scene::new(PixelKind::Grey8)
+        };
         let image = scene.picture(t as u64);
         let MonoImage::Grey8(grey) = &image else {
             unreachable!()
@@ -513,7 +575,11 @@ fn padding_between_rows_is_not_looked_at() {
         let wide = MonoImage::Grey8(wide);
         let [first, second] = &mut out;
         for (plan, image, out) in [(&mut packed, &image, first), (&mut padded, &wide, second)] {
-            let input = Input { image, motion: &motion, known_foreground: None };
+            let input = Input {
+                image,
+                motion: &motion,
+                known_foreground: None,
+            };
             plan.run(input, out);
         }
         assert_eq!(out[0], out[1]);
@@ -531,11 +597,17 @@ fn parameters_out_of_range_are_refused_by_name() {
     };
     refused("modes = 0", "foreground.modes is 0, expected 1 to 5");
     refused("modes = 6", "foreground.modes is 6, expected 1 to 5");
-    refused("learning_rate = 1.5", "foreground.learning_rate is 1.5, expected 0 to 1");
+    refused(
+        "learning_rate = 1.5",
+        "foreground.learning_rate is 1.5, expected 0 to 1",
+    );
     refused("learning_rate = nan", "foreground.learning_rate is NaN");
     refused("variance_min = 20", "foreground.variance_init is 15");
     refused("variance_max = 300", "foreground.variance_max is 300");
-    refused("median_px = 4", "foreground.median_px is 4, expected 0, 3 or 5");
+    refused(
+        "median_px = 4",
+        "foreground.median_px is 4, expected 0, 3 or 5",
+    );
     refused("history_frames = 0", "foreground.history_frames is 0");
     refused("background_ratio = -0.1", "foreground.background_ratio");
     assert!(toml::from_str::<Params>("histroy_frames = 4").is_err());

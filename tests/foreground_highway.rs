@@ -27,7 +27,9 @@ fn colour(path: &Path) -> Rgb {
 }
 
 fn grey(rgb: &Rgb) -> Image<u8> {
-    Image::from_fn(rgb.width(), rgb.height(), |x, y| picture::grey_of(rgb.get(x, y)))
+    Image::from_fn(rgb.width(), rgb.height(), |x, y| {
+        picture::grey_of(rgb.get(x, y))
+    })
 }
 
 fn truth(path: &Path) -> Image<u8> {
@@ -118,7 +120,11 @@ impl Run {
         let moved = Image::from_fn(w as usize, h as usize, |x, y| {
             let (x, y) = (x as i32 + dx, y as i32 + dy);
             let inside = (0..w).contains(&x) && (0..h).contains(&y);
-            if inside { mask.get(x as usize, y as usize) } else { 1 }
+            if inside {
+                mask.get(x as usize, y as usize)
+            } else {
+                1
+            }
         });
         for (truth, moved) in truth.data_mut().iter_mut().zip(moved.pixels()) {
             *truth = if *moved == 1 { 85 } else { *truth };
@@ -157,8 +163,7 @@ fn vehicles_are_found_in_colour_in_grey_and_while_the_camera_shakes() {
     ];
     for n in 1..=FRAMES {
         let rgb = colour(&folder.join(format!("input/in{n:06}.jpg")));
-        let truth =
-            (n >= FIRST).then(|| truth(&folder.join(format!("groundtruth/gt{n:06}.png"))));
+        let truth = (n >= FIRST).then(|| truth(&folder.join(format!("groundtruth/gt{n:06}.png"))));
         for run in &mut runs {
             run.frame(n, &rgb);
             if let Some(truth) = &truth {
@@ -170,6 +175,12 @@ fn vehicles_are_found_in_colour_in_grey_and_while_the_camera_shakes() {
     println!("F: colour {colour:.4}, grey {grey:.4}, shaken {shaken_colour:.4}, {shaken_grey:.4}");
     assert!(colour >= 0.92, "F {colour:.4} in colour");
     assert!(grey >= 0.90, "F {grey:.4} in grey");
-    assert!(shaken_colour >= colour - 0.05, "F {shaken_colour:.4} in shaken colour");
-    assert!(shaken_grey >= grey - 0.05, "F {shaken_grey:.4} in shaken grey");
+    assert!(
+        shaken_colour >= colour - 0.05,
+        "F {shaken_colour:.4} in shaken colour"
+    );
+    assert!(
+        shaken_grey >= grey - 0.05,
+        "F {shaken_grey:.4} in shaken grey"
+    );
 }

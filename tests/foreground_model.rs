@@ -87,7 +87,10 @@ impl Slow {
         if median >= 1020 {
             return;
         }
-        let near: Vec<_> = samples.iter().filter(|s| s.0.abs_diff(median) <= 3).collect();
+        let near: Vec<_> = samples
+            .iter()
+            .filter(|s| s.0.abs_diff(median) <= 3)
+            .collect();
         let pixels: u64 = near.iter().map(|s| s.1).sum();
         let means: u64 = near.iter().map(|s| s.2).sum();
         if 5 * near.len() < n || pixels == 0 {
@@ -266,7 +269,11 @@ fn step(
 }
 
 fn shadowed(p: &Params, x: &[f32], mode: &Mode) -> bool {
-    let pairs = || x.iter().zip(&mode.mean).map(|(x, mu)| (x / 256.0, mu / 256.0));
+    let pairs = || {
+        x.iter()
+            .zip(&mode.mean)
+            .map(|(x, mu)| (x / 256.0, mu / 256.0))
+    };
     let num = pairs().fold(0.0, |sum, (x, mu)| sum + x * mu);
     let den = pairs().fold(0.0, |sum, (_, mu)| sum + mu * mu);
     if den == 0.0 || num > p.shadow_max_ratio * den || num < p.shadow_ratio * den {
@@ -351,9 +358,8 @@ fn compare(params: &Params, kind: PixelKind, size: Size, frames: u64, seed: u64,
     for t in 0..frames {
         let image = picture(kind, size, seed, t);
         let mut bits = random(seed ^ t);
-        let known = known.then(|| {
-            Image::from_fn(size.width, size.height, |_, _| u8::from(bits() % 8 == 0))
-        });
+        let known = known
+            .then(|| Image::from_fn(size.width, size.height, |_, _| u8::from(bits() % 8 == 0)));
         let input = Input {
             image: &image,
             motion: &motion,
@@ -390,7 +396,16 @@ fn every_shape_gives_the_stated_model() {
         warm_up_frames: 3,
         ..Params::default()
     };
-    let sizes = [(1, 1), (1, 33), (37, 1), (16, 16), (31, 7), (33, 32), (131, 5), (300, 20)];
+    let sizes = [
+        (1, 1),
+        (1, 33),
+        (37, 1),
+        (16, 16),
+        (31, 7),
+        (33, 32),
+        (131, 5),
+        (300, 20),
+    ];
     for (w, h) in sizes {
         for kind in KINDS {
             compare(&params, kind, Size::new(w, h), 40, 7 * w as u64, false);

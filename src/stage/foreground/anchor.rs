@@ -47,7 +47,10 @@ impl Anchor {
         let (w, h) = (size.width as f64, size.height as f64);
         let near = next.corners(size).into_iter().all(|corner| {
             corner.is_some_and(|(dx, dy)| {
-                let (dx, dy) = (if dx < 0.0 { -dx } else { dx }, if dy < 0.0 { -dy } else { dy });
+                let (dx, dy) = (
+                    if dx < 0.0 { -dx } else { dx },
+                    if dy < 0.0 { -dy } else { dy },
+                );
                 dx <= FARTHEST * w && dy <= FARTHEST * h
             })
         });

@@ -172,7 +172,11 @@ impl Plan {
             (State::Rgb8(model, _), MonoImage::Rgb8(image)) => {
                 background(model, image, confidence, enough, |levels| levels.map(grey));
             }
-            (_, image) => panic!("background of {:?}, plan of {:?}", image.kind(), self.kind()),
+            (_, image) => panic!(
+                "background of {:?}, plan of {:?}",
+                image.kind(),
+                self.kind()
+            ),
         }
     }
 
@@ -307,7 +311,11 @@ impl Stage for Plan {
         if let Some(known) = input.known_foreground {
             for (mask, known) in output.mask.rows_mut().zip(known.rows()) {
                 for (mask, &known) in mask.iter_mut().zip(known) {
-                    *mask = if known != 0 { Foreground::MOVING } else { *mask };
+                    *mask = if known != 0 {
+                        Foreground::MOVING
+                    } else {
+                        *mask
+                    };
                 }
             }
         }
@@ -418,7 +426,11 @@ fn skip_outside(grid: &Grid, size: Size, known: Option<&Mask>, skip: &mut [u8]) 
                     (Some(_), None) => 0,
                     (Some(p), Some(known)) => {
                         let (x, y) = anchor::nearest(p, size);
-                        if known.get(x, y) != 0 { kernel::KNOWN } else { 0 }
+                        if known.get(x, y) != 0 {
+                            kernel::KNOWN
+                        } else {
+                            0
+                        }
                     }
                 };
             }

@@ -6,7 +6,7 @@
 use super::{Frame, MAX_MODES, MAX_MODES as M, ONE, ROUND};
 
 /// Pixels of a block.
-pub const LANES: usize = 32;
+pub const LANES: usize = 16;
 
 /// Code of a pixel that is no background.
 pub const MOVING: u8 = 1;
@@ -145,18 +145,13 @@ pub fn band<const C: usize, P: Pixel<C>>(
 }
 
 #[inline(always)]
-fn step<const C: usize>(
-    frame: &Frame,
-    x: &[Lane; C],
-    block: &mut Block<C>,
-    out: &mut [u8; LANES],
-) {
+fn step<const C: usize>(frame: &Frame, x: &[Lane; C], block: &mut Block<C>, out: &mut [u8; LANES]) {
     let (mut least, mut most) = (u8::MAX, 0);
     for i in 0..LANES {
         least = least.min(block.count[i]);
         most = most.max(block.count[i]);
     }
-    if !(least == 1 && most == 1 && single(frame, x, &mut block.modes[0])) {
+    if least == 0 || !first(frame, x, block, usize::from(most)) {
         general(frame, x, block, usize::from(most), out);
     }
 }
@@ -172,14 +167,14 @@ fn difference(frame: &Frame, x: f32, mean: f32) -> f32 {
     }
 }
 
-/// All pixels have one mode and match it as background: no order, no weights. False, with
-/// nothing done, if that is not so.
+/// All pixels match their heaviest mode, and it is background: the order stays, and of the other
+/// modes nothing but the weight is looked at. False, with nothing done, if that is not so.
 #[inline(always)]
-fn single<const C: usize>(frame: &Frame, x: &[Lane; C], mode: &mut Mode<C>) -> bool {
+fn first<const C: usize>(frame: &Frame, x: &[Lane; C], block: &mut Block<C>, top: usize) -> bool {
+    let mode = &mut block.modes[0];
     let mut d = [[0.0; LANES]; C];
     let mut d2: Lane = [0.0; LANES];
     let mut variance: Lane = [0.0; LANES];
-    let nearest = frame.single_threshold;
     let mut missed = 0u32;
     for c in 0..C {
         for i in 0..LANES {
@@ -191,26 +186,73 @@ fn single<const C: usize>(frame: &Frame, x: &[Lane; C], mode: &mut Mode<C>) -> b
     for i in 0..LANES {
         variance[i] = f32::from(mode.variance[i]) * (1.0 / 256.0);
         missed |= u32::from(d2[i] >= frame.match_threshold * variance[i]);
-        missed |= u32::from(d2[i] >= nearest * variance[i]);
+        missed |= u32::from(d2[i] >= frame.first_threshold * variance[i]);
     }
     if missed != 0 {
         return false;
     }
-    if frame.learns {
-        let k = frame.single_rate;
-        for c in 0..C {
-            for i in 0..LANES {
-                let mean = f32::from(mode.mean[c][i]) + k * d[c][i];
-                mode.mean[c][i] = whole(held(mean, 0.0, ONE), frame.dither);
-            }
-        }
+    if !frame.learns {
+        return true;
+    }
+    let mut k: Lane = [frame.single_rate; LANES];
+    if top > 1 {
+        k = weights(frame, block, top);
+    }
+    let mode = &mut block.modes[0];
+    for c in 0..C {
         for i in 0..LANES {
-            let v = variance[i] + k * (d2[i] - variance[i]);
-            let v = held(v, frame.variance_min, frame.variance_max);
-            mode.variance[i] = whole(v * 256.0, frame.dither);
+            let mean = f32::from(mode.mean[c][i]) + k[i] * d[c][i];
+            mode.mean[c][i] = whole(held(mean, 0.0, ONE), frame.dither);
         }
     }
+    for i in 0..LANES {
+        let v = variance[i] + k[i] * (d2[i] - variance[i]);
+        let v = held(v, frame.variance_min, frame.variance_max);
+        mode.variance[i] = whole(v * 256.0, frame.dither);
+    }
     true
+}
+
+/// The weights where all pixels match their heaviest mode; the rates of these.
+#[inline(always)]
+fn weights<const C: usize>(frame: &Frame, block: &mut Block<C>, top: usize) -> Lane {
+    let mut w = [[0.0f32; LANES]; M];
+    let mut k: Lane = [0.0; LANES];
+    let mut sum: Lane = [0.0; LANES];
+    let mut count = [1u8; LANES];
+    for i in 0..LANES {
+        let old = f32::from(block.modes[0].weight[i]);
+        let weight = old - frame.rate * old - frame.prune + frame.rate_weight;
+        let rate = frame.rate_weight / weight;
+        k[i] = if rate < 1.0 { rate } else { 1.0 };
+        w[0][i] = weight;
+        sum[i] = weight;
+    }
+    for m in 1..top {
+        for i in 0..LANES {
+            let old = f32::from(block.modes[m].weight[i]);
+            let decayed = old - frame.rate * old - frame.prune;
+            let keep = ((m as u8) < block.count[i]) & (decayed >= frame.prune);
+            let weight = if keep { decayed } else { 0.0 };
+            count[i] += u8::from(keep);
+            w[m][i] = weight;
+            sum[i] += weight;
+        }
+    }
+    let mut norm: Lane = [0.0; LANES];
+    for i in 0..LANES {
+        norm[i] = ONE / sum[i];
+        let weight = held(w[0][i] * norm[i], 0.0, ONE);
+        let weight = if count[i] == 1 { ONE } else { weight };
+        block.modes[0].weight[i] = whole(weight, frame.dither);
+    }
+    for m in 1..top {
+        for i in 0..LANES {
+            block.modes[m].weight[i] = whole(w[m][i] * norm[i], frame.dither);
+        }
+    }
+    block.count = count;
+    k
 }
 
 /// Nothing matched.

@@ -159,7 +159,10 @@ pub fn decode<'a>(
     let (record, rest): (Record<'_>, _) =
         postcard::take_from_bytes(rest).map_err(|e| SnapshotError::Decode(e.to_string()))?;
     if !rest.is_empty() {
-        return Err(SnapshotError::Decode(format!("{} bytes too many", rest.len())));
+        return Err(SnapshotError::Decode(format!(
+            "{} bytes too many",
+            rest.len()
+        )));
     }
     let found_kind = *KINDS
         .get(usize::from(record.kind))
