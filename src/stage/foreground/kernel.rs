@@ -294,7 +294,7 @@ fn general<const C: usize>(
         for i in 0..LANES {
             v[m][i] = f32::from(mode.variance[i]) * (1.0 / 256.0);
         }
-        if C == 3 && frame.shadow {
+        if frame.shadow {
             for i in 0..LANES {
                 let (mut num, mut den) = (0.0, 0.0);
                 for c in 0..C {
