@@ -131,13 +131,13 @@ fn the_first_frames_are_a_warm_up_with_an_empty_mask() {
         let mut run = Run::new(&params, kind);
         // The very first frame's motion is never known.
         let state = run.frame(Scene::new(kind), &Motion::default());
-       assert_eq!((state, run.share()), (ForegroundState::WarmingUp, 0.0));
+        assert_eq!((state, run.share()), (ForegroundState::WarmingUp, 0.0));
         for _ in 1..params.warm_up_frames {
-           assert_eq!(run.still(Scene::new(kind), 1), ForegroundState::WarmingUp);
-           assert_eq!(run.share(), 0.0);
+            assert_eq!(run.still(Scene::new(kind), 1), ForegroundState::WarmingUp);
+            assert_eq!(run.share(), 0.0);
         }
-       assert_eq!(run.still(Scene::new(kind), 1), ForegroundState::Valid);
-       assert!(run.share() < 0.01, "{kind:?}: {}", run.share());
+        assert_eq!(run.still(Scene::new(kind), 1), ForegroundState::Valid);
+        assert!(run.share() < 0.01, "{kind:?}: {}", run.share());
     }
 }
 
@@ -162,8 +162,8 @@ fn what_passes_is_found_and_nothing_else() {
                     }
                 }
             }
-           assert!(hits > 24 * 16 * 8 / 10, "{kind:?} step {step}: {hits}");
-           assert!(others < 40, "{kind:?} step {step}: {others}");
+            assert!(hits > 24 * 16 * 8 / 10, "{kind:?} step {step}: {hits}");
+            assert!(others < 40, "{kind:?} step {step}: {others}");
         }
     }
 }
@@ -180,7 +180,7 @@ fn a_step_of_the_gain_is_no_foreground() {
             for frame in 1..=20 {
                 run.still(scene, 1);
                 let share = run.share();
-               assert!(
+                assert!(
                     share <= before + 0.01,
                     "{kind:?} x{gain} frame {frame}: {before} to {share}, gain {}",
                     run.plan.gain()
@@ -190,7 +190,7 @@ fn a_step_of_the_gain_is_no_foreground() {
             let object = Some((60, 30));
             run.still(Scene { object, ..scene }, 1);
             let found = run.share() * SIZE.area() as f64;
-           assert!(found > 24.0 * 16.0 * 0.7, "{kind:?} x{gain}: {found}");
+            assert!(found > 24.0 * 16.0 * 0.7, "{kind:?} x{gain}: {found}");
         }
     }
 }
@@ -205,7 +205,7 @@ fn without_compensation_a_step_of_the_gain_is_foreground() {
     let scene = Scene::new(PixelKind::Grey8);
     run.still(scene, 120);
     run.still(Scene { gain: 1.2, ..scene }, 1);
-   assert!(run.share() > 0.3, "{}", run.share());
+    assert!(run.share() > 0.3, "{}", run.share());
 }
 
 #[test]
@@ -234,12 +234,12 @@ fn rate_0_leaves_every_bit_of_the_model() {
                 },
                 1,
             );
-           assert!(run.share() > 0.01);
+            assert!(run.share() > 0.01);
         }
-       assert!(run.plan.snapshot() == model, "{kind:?}");
+        assert!(run.plan.snapshot() == model, "{kind:?}");
         run.plan.set_learning_rate(None).unwrap();
         run.still(scene, 1);
-       assert!(run.plan.snapshot() != model);
+        assert!(run.plan.snapshot() != model);
     }
 }
 
@@ -249,19 +249,19 @@ fn driving_empties_the_mask_and_the_model_warms_up_again() {
     let params = Params::default();
     let mut run = Run::new(&params, kind);
     let scene = Scene::new(kind);
-   assert_eq!(run.still(scene, 30), ForegroundState::Valid);
+    assert_eq!(run.still(scene, 30), ForegroundState::Valid);
     let state = run.frame(scene, &Motion::of(MotionState::Driving));
-   assert_eq!((state, run.share()), (ForegroundState::Driving, 0.0));
+    assert_eq!((state, run.share()), (ForegroundState::Driving, 0.0));
     for _ in 0..params.warm_up_frames {
-       assert_eq!(run.still(scene, 1), ForegroundState::WarmingUp);
-       assert_eq!(run.share(), 0.0);
+        assert_eq!(run.still(scene, 1), ForegroundState::WarmingUp);
+        assert_eq!(run.share(), 0.0);
     }
-   assert_eq!(run.still(scene, 1), ForegroundState::Valid);
+    assert_eq!(run.still(scene, 1), ForegroundState::Valid);
     // The same as from a fresh plan.
     let mut fresh = Run::new(&params, kind);
     fresh.t = run.t - u64::from(params.warm_up_frames) - 1;
     fresh.still(scene, params.warm_up_frames as usize + 1);
-   assert!(fresh.plan.snapshot() == run.plan.snapshot());
+    assert!(fresh.plan.snapshot() == run.plan.snapshot());
 }
 
 #[test]
@@ -271,9 +271,9 @@ fn while_the_motion_is_unknown_nothing_is_learnt() {
     run.still(scene, 30);
     let model = run.plan.snapshot();
     let state = run.frame(scene, &Motion::default());
-   assert_eq!((state, run.share()), (ForegroundState::MotionUnknown, 0.0));
-   assert!(run.plan.snapshot() == model);
-   assert_eq!(run.still(scene, 1), ForegroundState::Valid);
+    assert_eq!((state, run.share()), (ForegroundState::MotionUnknown, 0.0));
+    assert!(run.plan.snapshot() == model);
+    assert_eq!(run.still(scene, 1), ForegroundState::Valid);
 }
 
 /// From a place of the picture to another.
@@ -295,21 +295,21 @@ fn a_shaking_camera_sees_the_same_background() {
             let to = ((noise() % 7) as i32 - 3, (noise() % 7) as i32 - 3);
             let motion = motion(scene.shift, to);
             scene.shift = to;
-           assert_eq!(run.frame(scene, &motion), ForegroundState::Valid);
-           assert!(run.share() < 0.01, "{kind:?} frame {t}: {}", run.share());
+            assert_eq!(run.frame(scene, &motion), ForegroundState::Valid);
+            assert!(run.share() < 0.01, "{kind:?} frame {t}: {}", run.share());
         }
         // A frame that is not looked at.
         let to = (2, -3);
         run.plan.skip(&motion(scene.shift, to));
         scene.shift = to;
         run.still(scene, 1);
-       assert!(run.share() < 0.01, "{kind:?}: {}", run.share());
+        assert!(run.share() < 0.01, "{kind:?}: {}", run.share());
         // What moves is where it is in the picture.
         scene.object = Some((60, 30));
         run.still(scene, 1);
         let moves = |x: usize, y: usize| run.out.mask.get(x, y) != 0;
-       assert!((65..80).all(|x| (32..40).all(|y| moves(x, y))), "{kind:?}");
-       assert!(run.share() * (SIZE.area() as f64) < 24.0 * 16.0 * 1.2);
+        assert!((65..80).all(|x| (32..40).all(|y| moves(x, y))), "{kind:?}");
+        assert!(run.share() * (SIZE.area() as f64) < 24.0 * 16.0 * 1.2);
     }
 }
 
@@ -325,13 +325,13 @@ fn a_camera_that_creeps_far_starts_a_new_model() {
         let motion = motion(scene.shift, to);
         scene.shift = to;
         states.push(run.frame(scene, &motion));
-       assert!(run.share() < 0.02, "frame {t}: {}", run.share());
+        assert!(run.share() < 0.02, "frame {t}: {}", run.share());
     }
     let warming = states
         .iter()
         .filter(|&&s| s == ForegroundState::WarmingUp)
         .count();
-   assert_eq!(warming as u32, Params::default().warm_up_frames);
+    assert_eq!(warming as u32, Params::default().warm_up_frames);
 }
 
 #[test]
@@ -346,7 +346,7 @@ fn homographies_that_are_none_start_a_new_model() {
             motion.homography[entry] = value;
             run.frame(scene, &motion);
             run.still(scene, 1);
-           assert!(run.share() < 0.3, "{value} at {entry}");
+            assert!(run.share() < 0.3, "{value} at {entry}");
         }
     }
 }
@@ -358,13 +358,13 @@ fn the_background_is_what_was_seen() {
         let mut image = MonoImage::new(kind, SIZE);
         let mut confidence = Image::filled(SIZE.width, SIZE.height, 9);
         run.plan.background(&mut image, &mut confidence);
-       assert!(confidence.pixels().all(|&c| c == 0));
-       assert_eq!(image, MonoImage::new(kind, SIZE));
+        assert!(confidence.pixels().all(|&c| c == 0));
+        assert_eq!(image, MonoImage::new(kind, SIZE));
         let scene = Scene::new(kind);
         run.still(scene, 80);
         run.plan.background(&mut image, &mut confidence);
         let sure = confidence.pixels().filter(|&&c| c > 200).count();
-       assert!(sure > SIZE.area() * 9 / 10, "{kind:?}: {sure}");
+        assert!(sure > SIZE.area() * 9 / 10, "{kind:?}: {sure}");
         let seen = scene.picture(1);
         let far = match (&image, &seen) {
             (MonoImage::Grey8(a), MonoImage::Grey8(b)) => a
@@ -384,7 +384,7 @@ fn the_background_is_what_was_seen() {
                 .count(),
             _ => unreachable!(),
         };
-       assert!(far < SIZE.area() / 100, "{kind:?}: {far}");
+        assert!(far < SIZE.area() / 100, "{kind:?}: {far}");
     }
 }
 
@@ -397,14 +397,14 @@ fn a_parked_vehicle_wakes_with_its_background() {
         let bytes = run.plan.snapshot();
         let mut woken = Run::new(&Params::default(), kind);
         woken.plan.restore(&bytes).unwrap();
-       assert!(woken.plan.snapshot() == bytes);
+        assert!(woken.plan.snapshot() == bytes);
         woken.t = run.t;
         for _ in 0..3 {
-           assert_eq!(woken.still(scene, 1), ForegroundState::Valid);
+            assert_eq!(woken.still(scene, 1), ForegroundState::Valid);
             run.still(scene, 1);
-           assert_eq!(woken.out, run.out);
+            assert_eq!(woken.out, run.out);
         }
-       assert!(woken.plan.snapshot() == run.plan.snapshot());
+        assert!(woken.plan.snapshot() == run.plan.snapshot());
     }
 }
 
@@ -434,7 +434,7 @@ fn a_damaged_snapshot_is_refused_and_the_model_is_fresh() {
     let mut refused = |bytes: &[u8], what: &str| {
         plan.restore(&learnt.snapshot()).unwrap();
         let error = plan.restore(bytes).expect_err(what);
-       assert!(plan.snapshot() == fresh, "{what}");
+        assert!(plan.snapshot() == fresh, "{what}");
         error
     };
     for length in 0..bytes.len() {
@@ -449,12 +449,12 @@ fn a_damaged_snapshot_is_refused_and_the_model_is_fresh() {
     }
     let mut longer = bytes.clone();
     longer.push(0);
-   assert!(matches!(
+    assert!(matches!(
         refused(&longer, "longer"),
         SnapshotError::Checksum { .. }
     ));
-   assert_eq!(refused(b"", "empty"), SnapshotError::Magic);
-   assert_eq!(refused(b"RLFGMODL", "short"), SnapshotError::Short);
+    assert_eq!(refused(b"", "empty"), SnapshotError::Magic);
+    assert_eq!(refused(b"RLFGMODL", "short"), SnapshotError::Short);
     let resealed = |mut bytes: Vec<u8>| {
         let end = bytes.len() - 4;
         let sum = crc32fast::hash(&bytes[..end]);
@@ -463,7 +463,7 @@ fn a_damaged_snapshot_is_refused_and_the_model_is_fresh() {
     };
     let mut later = bytes.clone();
     later[8] = 2;
-   assert_eq!(
+    assert_eq!(
         refused(&resealed(later), "version"),
         SnapshotError::Version {
             found: 2,
@@ -489,8 +489,8 @@ fn a_snapshot_of_something_else_is_refused() {
         (PixelKind::Grey8, 6, 8),
     ] {
         let error = plan(&params, kind, w, h).restore(&bytes).unwrap_err();
-       assert!(matches!(error, SnapshotError::Images { .. }), "{error}");
-       assert!(error.to_string().contains("8x6"), "{error}");
+        assert!(matches!(error, SnapshotError::Images { .. }), "{error}");
+        assert!(error.to_string().contains("8x6"), "{error}");
     }
     let other = Params {
         modes: 3,
@@ -499,7 +499,7 @@ fn a_snapshot_of_something_else_is_refused() {
     let error = plan(&other, PixelKind::Grey8, 8, 6)
         .restore(&bytes)
         .unwrap_err();
-   assert_eq!(
+    assert_eq!(
         error.to_string(),
         "snapshot was made with foreground.modes = 5, expected 3"
     );
@@ -550,7 +550,7 @@ fn any_number_of_threads_gives_the_same_bytes() {
     };
     let one = run(1);
     for threads in [2, 3, 5] {
-       assert!(run(threads) == one, "{threads} threads");
+        assert!(run(threads) == one, "{threads} threads");
     }
 }
 
@@ -582,9 +582,9 @@ fn padding_between_rows_is_not_looked_at() {
             };
             plan.run(input, out);
         }
-       assert_eq!(out[0], out[1]);
+        assert_eq!(out[0], out[1]);
     }
-   assert!(packed.snapshot() == padded.snapshot());
+    assert!(packed.snapshot() == padded.snapshot());
 }
 
 #[test]
@@ -593,7 +593,7 @@ fn parameters_out_of_range_are_refused_by_name() {
     let refused = |keys: &str, expected: &str| {
         let params: Params = toml::from_str(keys).unwrap();
         let error = Plan::new(&params, PixelKind::Grey8, size).err().unwrap();
-       assert!(error.to_string().starts_with(expected), "{error}");
+        assert!(error.to_string().starts_with(expected), "{error}");
     };
     refused("modes = 0", "foreground.modes is 0, expected 1 to 5");
     refused("modes = 6", "foreground.modes is 6, expected 1 to 5");
@@ -610,9 +610,9 @@ fn parameters_out_of_range_are_refused_by_name() {
     );
     refused("history_frames = 0", "foreground.history_frames is 0");
     refused("background_ratio = -0.1", "foreground.background_ratio");
-   assert!(toml::from_str::<Params>("histroy_frames = 4").is_err());
+    assert!(toml::from_str::<Params>("histroy_frames = 4").is_err());
     let empty = Plan::new(&Params::default(), PixelKind::Grey8, Size::new(0, 4));
-   assert_eq!(empty.err(), Some(ParamsError::Size(Size::new(0, 4))));
+    assert_eq!(empty.err(), Some(ParamsError::Size(Size::new(0, 4))));
     let text = toml::to_string(&Params::default()).unwrap();
-   assert_eq!(toml::from_str::<Params>(&text).unwrap(), Params::default());
+    assert_eq!(toml::from_str::<Params>(&text).unwrap(), Params::default());
 }

@@ -231,7 +231,7 @@ fn step(
         sum += mode.weight;
         modes.push(mode);
     }
-    let code = match (background, shadow) {
+    let code = match (background || before.is_empty(), shadow) {
         (true, _) => 0,
         (false, true) => Foreground::SHADOW,
         (false, false) => Foreground::MOVING,
