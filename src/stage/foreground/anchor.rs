@@ -66,22 +66,23 @@ impl Anchor {
         near.then_some(self)
     }
 
-    /// The model, moved to where the samples say that the picture shows it, so that
-    /// errors of single motions do not add up. Itself where they say little.
+    /// Moved to where the samples say that the model shows the picture, so that errors of single
+    /// motions do not add up; perspective, which they do not tell, fades. Itself where they say
+    /// little.
     pub fn aligned(self, drift: &Drift, size: Size) -> Option<Self> {
-        let Some([tx, ty, grow, turn]) = drift.solve() else {
+        let Some(a) = drift.solve() else {
             return Some(self);
         };
-        let small = |t: f64, most: f64| (-most..=most).contains(&t);
-        if !(small(tx, 1.0) && small(ty, 1.0) && small(grow, 0.5) && small(turn, 0.5)) {
+        let small = |a: f64, most: f64| (-most..=most).contains(&a);
+        if !(a[..2].iter().all(|&a| small(a, 1.0)) && a[2..].iter().all(|&a| small(a, 0.1))) {
             return Some(self);
         }
         let unit = Drift::UNITS as f64 / size.width.max(size.height) as f64;
-        let (grow, turn) = (grow * unit, turn * unit);
+        let [ux, vx, uy, vy] = [a[2] * unit, a[3] * unit, a[4] * unit, a[5] * unit];
         let (cx, cy) = ((size.width / 2) as f64, (size.height / 2) as f64);
         let step = [
-            [1.0 + grow, -turn, tx - grow * cx + turn * cy],
-            [turn, 1.0 + grow, ty - turn * cx - grow * cy],
+            [1.0 + ux, vx, a[0] - ux * cx - vx * cy],
+            [uy, 1.0 + vy, a[1] - uy * cx - vy * cy],
         ];
         let mut h = self.h;
         for (r, step) in step.iter().enumerate() {
@@ -91,6 +92,8 @@ impl Anchor {
                 h[3 * r + c] = a + b + step[2] * self.h[6 + c];
             }
         }
+        h[6] *= 0.9375;
+        h[7] *= 0.9375;
         Self { h }.checked(size)
     }
 
@@ -187,18 +190,23 @@ pub fn around(p: i32, n: usize) -> (usize, usize, u32) {
     )
 }
 
-/// Least squares for a small shift, growth and turn of the model under the picture: brightness
-/// differs by gradient times displacement. Whole numbers, so that the order does not count.
+/// Least squares for a small affine motion of the model under the picture: brightness differs
+/// by gradient times displacement. Whole numbers, so that the order does not count.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Drift {
     samples: u32,
-    /// Upper triangle of the normal equations, row by row, and their right side.
-    products: [i64; 10],
-    right: [i64; 4],
+    /// Upper triangle of the normal equations, row by row.
+    products: [i64; PRODUCTS],
+    /// Their right side.
+    right: [i64; UNKNOWNS],
 }
 
+/// Shift to the right and down, and how both grow to the right and down.
+const UNKNOWNS: usize = 6;
+const PRODUCTS: usize = UNKNOWNS * (UNKNOWNS + 1) / 2;
+
 impl Drift {
-    /// The larger side, in the unit in which places are measured for growth and turn.
+    /// The larger side, in the unit in which places are measured.
     pub const UNITS: i64 = 64;
     const MIN_SAMPLES: u32 = 64;
 
@@ -208,10 +216,10 @@ impl Drift {
         let place = |p: usize, n: usize| (p as i64 - (n / 2) as i64) * Self::UNITS / side;
         let (u, v) = (place(x, size.width), place(y, size.height));
         let [gx, gy] = gradient.map(i64::from);
-        let row = [gx, gy, gx * u + gy * v, gy * u - gx * v];
+        let row = [gx, gy, gx * u, gx * v, gy * u, gy * v];
         let mut next = self.products.iter_mut();
-        for i in 0..4 {
-            for j in i..4 {
+        for i in 0..UNKNOWNS {
+            for j in i..UNKNOWNS {
                 if let Some(sum) = next.next() {
                     *sum += row[i] * row[j];
                 }
@@ -221,37 +229,39 @@ impl Drift {
         self.samples += 1;
     }
 
-    /// Shift in px; growth and turn in px for each unit of place.
-    fn solve(&self) -> Option<[f64; 4]> {
+    /// Shift in px, and its growth in px for each unit of place.
+    fn solve(&self) -> Option<[f64; UNKNOWNS]> {
         if self.samples < Self::MIN_SAMPLES {
             return None;
         }
-        let mut a = [[0.0; 5]; 4];
+        let mut a = [[0.0; UNKNOWNS + 1]; UNKNOWNS];
+        let mut least = [0.0; UNKNOWNS];
         let mut next = self.products.iter();
-        for i in 0..4 {
-            for j in i..4 {
+        for i in 0..UNKNOWNS {
+            for j in i..UNKNOWNS {
                 let sum = next.next().map_or(0.0, |&s| s as f64);
                 a[i][j] = sum;
                 a[j][i] = sum;
             }
-            a[i][4] = self.right[i] as f64;
+            least[i] = 1e-3 * a[i][i];
+            a[i][UNKNOWNS] = self.right[i] as f64;
         }
-        for i in 0..4 {
+        for i in 0..UNKNOWNS {
             // Of a flat picture, or one with lines of one direction only, nothing is known.
-            if a[i][i] <= 1e-3 * self.products[[0, 4, 7, 9][i]] as f64 || a[i][i] <= 0.0 {
+            if a[i][i] <= least[i] {
                 return None;
             }
-            for r in i + 1..4 {
+            for r in i + 1..UNKNOWNS {
                 let factor = a[r][i] / a[i][i];
-                for c in i..5 {
+                for c in i..=UNKNOWNS {
                     a[r][c] -= factor * a[i][c];
                 }
             }
         }
-        let mut x = [0.0; 4];
-        for i in (0..4).rev() {
-            let mut rest = a[i][4];
-            for c in i + 1..4 {
+        let mut x = [0.0; UNKNOWNS];
+        for i in (0..UNKNOWNS).rev() {
+            let mut rest = a[i][UNKNOWNS];
+            for c in i + 1..UNKNOWNS {
                 rest -= a[i][c] * x[c];
             }
             x[i] = rest / a[i][i];
