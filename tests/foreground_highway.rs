@@ -4,7 +4,7 @@ mod common;
 use std::path::Path;
 
 use roadloop::{
-    frame::{Foreground, Image, MonoImage, Motion, MotionState, PixelKind, Rgb, Size},
+    frame::{Foreground, Image, MonoImage, Motion, MotionState, Rgb},
     source::picture::{self, Picture},
     stage::{
         Stage as _,
@@ -76,18 +76,21 @@ struct Run {
     picture: fn(usize, &Rgb) -> MonoImage,
     shift: fn(usize) -> (i32, i32),
     score: Score,
+    /// The same without the margin that a shaken camera does not see.
+    inner: Score,
 }
 
 impl Run {
     fn new(picture: fn(usize, &Rgb) -> MonoImage, shift: fn(usize) -> (i32, i32)) -> Self {
-        let size = Size::new(320, 240);
-        let kind = picture(0, &Rgb::new(320, 240)).kind();
+        let seen = picture(0, &Rgb::new(320, 240));
+        let (size, kind) = (seen.size(), seen.kind());
         Self {
             plan: Plan::new(&Params::default(), kind, size).unwrap(),
             out: Foreground::new(size),
             picture,
             shift,
             score: Score::default(),
+            inner: Score::default(),
         }
     }
 
@@ -99,6 +102,13 @@ impl Run {
             motion.state = MotionState::SmallMotion;
             motion.homography[2] = (x0 - x) as f32;
             motion.homography[5] = (y0 - y) as f32;
+            // As measured from pictures: not exactly.
+            let mut error = n as u32;
+            for entry in [2, 5] {
+                error = error.wrapping_mul(0x9E37_79B9).rotate_left(9);
+                motion.homography[entry] += (error % 1000) as f32 * 2e-4 - 0.1;
+            }
+            motion.homography[1] += (error % 777) as f32 * 1e-6 - 0.00035;
         }
         if n == 1 {
             motion = Motion::default();
@@ -112,25 +122,23 @@ impl Run {
     }
 
     fn judge(&mut self, n: usize, truth: &Image<u8>) {
-        let (dx, dy) = (self.shift)(n);
-        let (w, h) = (truth.width() as i32, truth.height() as i32);
-        let mask = &self.out.mask;
-        // Where the shaken picture shows nothing, nothing is judged.
-        let mut truth = truth.clone();
-        let moved = Image::from_fn(w as usize, h as usize, |x, y| {
-            let (x, y) = (x as i32 + dx, y as i32 + dy);
-            let inside = (0..w).contains(&x) && (0..h).contains(&y);
-            if inside {
-                mask.get(x as usize, y as usize)
-            } else {
-                1
-            }
-        });
-        for (truth, moved) in truth.data_mut().iter_mut().zip(moved.pixels()) {
-            *truth = if *moved == 1 { 85 } else { *truth };
+        if self.out.mask.size() == truth.size() {
+            self.score.add(&self.out.mask, truth);
+            self.inner
+                .add(&inner(&self.out.mask, (0, 0)), &inner(truth, (0, 0)));
+        } else {
+            self.score
+                .add(&self.out.mask, &inner(truth, (self.shift)(n)));
         }
-        self.score.add(&moved, &truth);
     }
+}
+
+/// What a camera sees that is shifted by up to 3 px inside a larger picture.
+fn inner<T: Copy>(from: &Image<T>, (dx, dy): (i32, i32)) -> Image<T> {
+    let at = |p: usize, d: i32| (p as i32 + 3 - d) as usize;
+    Image::from_fn(from.width() - 6, from.height() - 6, |x, y| {
+        from.get(at(x, dx), at(y, dy))
+    })
 }
 
 fn still(_: usize) -> (i32, i32) {
@@ -143,13 +151,6 @@ fn shaken(n: usize) -> (i32, i32) {
     ((noise % 7) as i32 - 3, (noise / 7 % 7) as i32 - 3)
 }
 
-fn shake(n: usize, rgb: &Rgb) -> Rgb {
-    let (dx, dy) = shaken(n);
-    let at = |p: usize, d: i32, n: usize| (p as i32 - d).clamp(0, n as i32 - 1) as usize;
-    let (w, h) = (rgb.width(), rgb.height());
-    Rgb::from_fn(w, h, |x, y| rgb.get(at(x, dx, w), at(y, dy, h)))
-}
-
 #[test]
 fn vehicles_are_found_in_colour_in_grey_and_while_the_camera_shakes() {
     let Some(folder) = common::data("cdnet_highway") else {
@@ -158,8 +159,11 @@ fn vehicles_are_found_in_colour_in_grey_and_while_the_camera_shakes() {
     let mut runs = [
         Run::new(|_, rgb| MonoImage::Rgb8(rgb.clone()), still),
         Run::new(|_, rgb| MonoImage::Grey8(grey(rgb)), still),
-        Run::new(|n, rgb| MonoImage::Rgb8(shake(n, rgb)), shaken),
-        Run::new(|n, rgb| MonoImage::Grey8(grey(&shake(n, rgb))), shaken),
+        Run::new(|n, rgb| MonoImage::Rgb8(inner(rgb, shaken(n))), shaken),
+        Run::new(
+            |n, rgb| MonoImage::Grey8(grey(&inner(rgb, shaken(n)))),
+            shaken,
+        ),
     ];
     for n in 1..=FRAMES {
         let rgb = colour(&folder.join(format!("input/in{n:06}.jpg")));
@@ -171,16 +175,24 @@ fn vehicles_are_found_in_colour_in_grey_and_while_the_camera_shakes() {
             }
         }
     }
-    let [colour, grey, shaken_colour, shaken_grey] = runs.map(|run| run.score.f());
+    for run in &runs {
+        println!(
+            "{} hits {} false {} missed",
+            run.score.hits, run.score.false_alarms, run.score.misses
+        );
+    }
+    let [colour, grey, shaken_colour, shaken_grey] = runs.each_ref().map(|run| run.score.f());
+    let [inner_colour, inner_grey, ..] = runs.map(|run| run.inner.f());
+    println!("F inside: colour {inner_colour:.4}, grey {inner_grey:.4}");
     println!("F: colour {colour:.4}, grey {grey:.4}, shaken {shaken_colour:.4}, {shaken_grey:.4}");
     assert!(colour >= 0.92, "F {colour:.4} in colour");
     assert!(grey >= 0.90, "F {grey:.4} in grey");
     assert!(
-        shaken_colour >= colour - 0.05,
+        shaken_colour >= inner_colour - 0.05,
         "F {shaken_colour:.4} in shaken colour"
     );
     assert!(
-        shaken_grey >= grey - 0.05,
+        shaken_grey >= inner_grey - 0.05,
         "F {shaken_grey:.4} in shaken grey"
     );
 }

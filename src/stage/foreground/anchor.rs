@@ -1,10 +1,15 @@
 //! Where the picture lies on the model: the camera's motion since the model began.
+// Rows and columns of small matrices are indices here.
+#![allow(clippy::needless_range_loop)]
+
 use rayon::prelude::*;
 
 use crate::frame::{Image, Size};
 
 /// Positions of samples in 1 px.
 pub const PARTS: i32 = 8;
+/// Keeps places positive while they are rounded.
+const OFFSET: i32 = 16 * PARTS;
 /// Corners nearer to their place than this have not moved, px.
 const AT_REST: f64 = 1.0 / 16.0;
 /// The model is given up when a corner has moved by this share of the picture.
@@ -43,9 +48,13 @@ impl Anchor {
         for h in &mut h {
             *h /= scale;
         }
-        let next = Self { h };
+        Self { h }.checked(size)
+    }
+
+    /// Itself, unless a corner has moved too far.
+    fn checked(self, size: Size) -> Option<Self> {
         let (w, h) = (size.width as f64, size.height as f64);
-        let near = next.corners(size).into_iter().all(|corner| {
+        let near = self.corners(size).into_iter().all(|corner| {
             corner.is_some_and(|(dx, dy)| {
                 let (dx, dy) = (
                     if dx < 0.0 { -dx } else { dx },
@@ -54,7 +63,38 @@ impl Anchor {
                 dx <= FARTHEST * w && dy <= FARTHEST * h
             })
         });
-        near.then_some(next)
+        near.then_some(self)
+    }
+
+    /// Moved to where the samples say that the model shows the picture, so that errors of single
+    /// motions do not add up; perspective, which they do not tell, fades. Itself where they say
+    /// little.
+    pub fn aligned(self, drift: &Drift, size: Size) -> Option<Self> {
+        let Some(a) = drift.solve() else {
+            return Some(self);
+        };
+        let small = |a: f64, most: f64| (-most..=most).contains(&a);
+        if !(a[..2].iter().all(|&a| small(a, 1.0)) && a[2..].iter().all(|&a| small(a, 0.1))) {
+            return Some(self);
+        }
+        let unit = Drift::UNITS as f64 / size.width.max(size.height) as f64;
+        let [ux, vx, uy, vy] = [a[2] * unit, a[3] * unit, a[4] * unit, a[5] * unit];
+        let (cx, cy) = ((size.width / 2) as f64, (size.height / 2) as f64);
+        let step = [
+            [1.0 + ux, vx, a[0] - ux * cx - vx * cy],
+            [uy, 1.0 + vy, a[1] - uy * cx - vy * cy],
+        ];
+        let mut h = self.h;
+        for (r, step) in step.iter().enumerate() {
+            for c in 0..3 {
+                let a = step[0] * self.h[c];
+                let b = step[1] * self.h[3 + c];
+                h[3 * r + c] = a + b + step[2] * self.h[6 + c];
+            }
+        }
+        h[6] *= 0.9375;
+        h[7] *= 0.9375;
+        Self { h }.checked(size)
     }
 
     /// By how much the corners moved.
@@ -109,16 +149,22 @@ impl Anchor {
 /// Where a grid's pixel lies, in 1/[`PARTS`] px; `None` outside the picture.
 #[inline(always)]
 pub fn position(grid: &Grid, x: usize, y: usize, size: Size) -> Option<(i32, i32)> {
+    place(grid, x, y, 0.0, size)
+}
+
+/// The same for up to `beyond` px outside the picture.
+#[inline(always)]
+pub fn place(grid: &Grid, x: usize, y: usize, beyond: f32, size: Size) -> Option<(i32, i32)> {
     let (x, y) = (x as f32, y as f32);
     let den = grid[6] * x + grid[7] * y + grid[8];
     let u = (grid[0] * x + grid[1] * y + grid[2]) / den;
     let v = (grid[3] * x + grid[4] * y + grid[5]) / den;
-    let inside = |p: f32, n: usize| p >= -0.5 && p < n as f32 - 0.5;
+    let inside = |p: f32, n: usize| p >= -0.5 - beyond && p < n as f32 - 0.5 + beyond;
     if !(inside(u, size.width) && inside(v, size.height)) {
         return None;
     }
     // To the nearest, without a function that a processor may not have.
-    let nearest = |p: f32| (p * PARTS as f32 + (PARTS as f32 + 0.5)) as i32 - PARTS;
+    let nearest = |p: f32| (p * PARTS as f32 + (OFFSET as f32 + 0.5)) as i32 - OFFSET;
     Some((nearest(u), nearest(v)))
 }
 
@@ -142,6 +188,86 @@ pub fn around(p: i32, n: usize) -> (usize, usize, u32) {
         (first + 1).clamp(0, last) as usize,
         p.rem_euclid(PARTS) as u32,
     )
+}
+
+/// Least squares for a small affine motion of the model under the picture: brightness differs
+/// by gradient times displacement. Whole numbers, so that the order does not count.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Drift {
+    samples: u32,
+    /// Upper triangle of the normal equations, row by row.
+    products: [i64; PRODUCTS],
+    /// Their right side.
+    right: [i64; UNKNOWNS],
+}
+
+/// Shift to the right and down, and how both grow to the right and down.
+const UNKNOWNS: usize = 6;
+const PRODUCTS: usize = UNKNOWNS * (UNKNOWNS + 1) / 2;
+
+impl Drift {
+    /// The larger side, in the unit in which places are measured.
+    pub const UNITS: i64 = 64;
+    const MIN_SAMPLES: u32 = 64;
+
+    /// A sample at (x, y): twice the gradient, and by how much the picture is brighter.
+    pub fn add(&mut self, (x, y): (usize, usize), size: Size, gradient: [i32; 2], brighter: i32) {
+        let side = size.width.max(size.height) as i64;
+        let place = |p: usize, n: usize| (p as i64 - (n / 2) as i64) * Self::UNITS / side;
+        let (u, v) = (place(x, size.width), place(y, size.height));
+        let [gx, gy] = gradient.map(i64::from);
+        let row = [gx, gy, gx * u, gx * v, gy * u, gy * v];
+        let mut next = self.products.iter_mut();
+        for i in 0..UNKNOWNS {
+            for j in i..UNKNOWNS {
+                if let Some(sum) = next.next() {
+                    *sum += row[i] * row[j];
+                }
+            }
+            self.right[i] += row[i] * 2 * i64::from(brighter);
+        }
+        self.samples += 1;
+    }
+
+    /// Shift in px, and its growth in px for each unit of place.
+    fn solve(&self) -> Option<[f64; UNKNOWNS]> {
+        if self.samples < Self::MIN_SAMPLES {
+            return None;
+        }
+        let mut a = [[0.0; UNKNOWNS + 1]; UNKNOWNS];
+        let mut least = [0.0; UNKNOWNS];
+        let mut next = self.products.iter();
+        for i in 0..UNKNOWNS {
+            for j in i..UNKNOWNS {
+                let sum = next.next().map_or(0.0, |&s| s as f64);
+                a[i][j] = sum;
+                a[j][i] = sum;
+            }
+            least[i] = 1e-3 * a[i][i];
+            a[i][UNKNOWNS] = self.right[i] as f64;
+        }
+        for i in 0..UNKNOWNS {
+            // Of a flat picture, or one with lines of one direction only, nothing is known.
+            if a[i][i] <= least[i] {
+                return None;
+            }
+            for r in i + 1..UNKNOWNS {
+                let factor = a[r][i] / a[i][i];
+                for c in i..=UNKNOWNS {
+                    a[r][c] -= factor * a[i][c];
+                }
+            }
+        }
+        let mut x = [0.0; UNKNOWNS];
+        for i in (0..UNKNOWNS).rev() {
+            let mut rest = a[i][UNKNOWNS];
+            for c in i + 1..UNKNOWNS {
+                rest -= a[i][c] * x[c];
+            }
+            x[i] = rest / a[i][i];
+        }
+        Some(x)
+    }
 }
 
 /// What can be sampled between pixels.
@@ -176,29 +302,33 @@ impl Mix for [u8; 3] {
     }
 }
 
-/// The picture as the model's grid sees it; what lies outside is left as it is.
-pub fn sample<P: Mix>(grid: &Grid, image: &Image<P>, out: &mut [P]) {
+/// The picture where a pixel of the model's grid lies; `None` outside.
+#[inline(always)]
+pub fn sample<P: Mix>(grid: &Grid, image: &Image<P>, x: usize, y: usize) -> Option<P> {
     let size = image.size();
-    out.par_chunks_mut(size.width)
+    let (u, v) = position(grid, x, y, size)?;
+    let (x0, x1, a) = around(u, size.width);
+    let (y0, y1, b) = around(v, size.height);
+    let (top, bottom) = (image.row(y0), image.row(y1));
+    let part = PARTS as u32;
+    Some(P::mix(
+        [top[x0], top[x1], bottom[x0], bottom[x1]],
+        [
+            (part - a) * (part - b),
+            a * (part - b),
+            (part - a) * b,
+            a * b,
+        ],
+    ))
+}
+
+/// The picture as the model's grid sees it; what lies outside is left as it is.
+pub fn sample_all<P: Mix>(grid: &Grid, image: &Image<P>, out: &mut [P]) {
+    out.par_chunks_mut(image.width())
         .enumerate()
         .for_each(|(y, row)| {
             for (x, out) in row.iter_mut().enumerate() {
-                let Some((u, v)) = position(grid, x, y, size) else {
-                    continue;
-                };
-                let (x0, x1, a) = around(u, size.width);
-                let (y0, y1, b) = around(v, size.height);
-                let (top, bottom) = (image.row(y0), image.row(y1));
-                let part = PARTS as u32;
-                *out = P::mix(
-                    [top[x0], top[x1], bottom[x0], bottom[x1]],
-                    [
-                        (part - a) * (part - b),
-                        a * (part - b),
-                        (part - a) * b,
-                        a * b,
-                    ],
-                );
+                *out = sample(grid, image, x, y).unwrap_or(*out);
             }
         });
 }

@@ -3,7 +3,7 @@ use rayon::prelude::*;
 
 use super::{
     Frame, GAIN_AFTER, Params, ParamsError, SnapshotError,
-    anchor::{self, Anchor, Grid},
+    anchor::{self, Anchor, Drift, Grid},
     clean,
     gain::{self, Ratios},
     kernel::{self, Block, LANES},
@@ -19,6 +19,12 @@ use crate::{
 
 /// Blocks that one thread takes at once.
 const BAND: usize = 256;
+/// What differs more from the model than this is something else, in 1/16 level.
+const MOST_BRIGHTER: u32 = 24 * 16;
+/// How far beyond its borders the model speaks for a picture, px.
+const BEYOND: f32 = 8.0;
+/// Share of the background's contrast that a wrong place may make.
+const SLACK: u16 = 8;
 /// Rows that one thread takes at once.
 const ROWS: usize = 16;
 
@@ -43,6 +49,7 @@ pub struct Plan {
     codes: Vec<u8>,
     moved_codes: Vec<u8>,
     skip: Vec<u8>,
+    slack: Vec<u16>,
     ratios: Ratios,
     learnt: u32,
     gain: f32,
@@ -91,6 +98,7 @@ impl Plan {
             codes: vec![0; n],
             moved_codes: vec![0; n],
             skip: vec![0; n],
+            slack: vec![0; n],
             ratios: Ratios::new(),
             learnt: 0,
             gain: 1.0,
@@ -146,6 +154,24 @@ impl Plan {
             return;
         }
         match self.anchor.follow(step, self.size) {
+            Some(anchor) => self.anchor = anchor,
+            None => self.reset(),
+        }
+    }
+
+    /// Corrects the place of the picture by what the model shows there.
+    fn align(&mut self, image: &MonoImage) {
+        if self.learnt < GAIN_AFTER {
+            return;
+        }
+        let (grid, gain) = (self.anchor.to_picture(), self.gain);
+        let drift = match (&self.state, image) {
+            (State::Grey8(model, _), MonoImage::Grey8(image)) => drift(model, image, &grid, gain),
+            (State::Grey16(model, _), MonoImage::Grey16(image)) => drift(model, image, &grid, gain),
+            (State::Rgb8(model, _), MonoImage::Rgb8(image)) => drift(model, image, &grid, gain),
+            _ => return,
+        };
+        match self.anchor.aligned(&drift, self.size) {
             Some(anchor) => self.anchor = anchor,
             None => self.reset(),
         }
@@ -247,7 +273,10 @@ impl Stage for Plan {
                 output.mask.fill(0);
                 return;
             }
-            MotionState::SmallMotion => self.follow(&input.motion.homography),
+            MotionState::SmallMotion => {
+                self.follow(&input.motion.homography);
+                self.align(input.image);
+            }
             MotionState::Unknown | MotionState::Still => {}
         }
         let shadow = self.params.shadow_of(self.kind());
@@ -274,6 +303,7 @@ impl Stage for Plan {
             isa: self.isa,
             grid,
             skip,
+            slack: &mut self.slack,
             learnt: self.learnt,
             ratios: &mut self.ratios,
             codes: &mut self.codes,
@@ -340,12 +370,14 @@ struct Work<'a> {
     /// From the model to the picture, if they lie apart.
     grid: Option<Grid>,
     skip: Option<&'a [u8]>,
+    slack: &'a mut [u16],
     learnt: u32,
     ratios: &'a mut Ratios,
     codes: &'a mut [u8],
 }
 
-type Band<P, const C: usize> = fn(Isa, &Frame, &[P], Option<&[u8]>, &mut [Block<C>], &mut [u8]);
+type Band<P, const C: usize> =
+    fn(Isa, &Frame, &[P], Option<&[u8]>, Option<&[u16]>, &mut [Block<C>], &mut [u8]);
 
 impl Work<'_> {
     /// Codes of the model's pixels; the gain, and whether anything was learnt.
@@ -359,7 +391,7 @@ impl Work<'_> {
     ) -> (f32, bool) {
         let w = self.size.width;
         let pixels = if let Some(grid) = &self.grid {
-            anchor::sample(grid, image, buffer);
+            anchor::sample_all(grid, image, buffer);
             &*buffer
         } else if image.stride() == w {
             &image.data()[..buffer.len()]
@@ -376,7 +408,11 @@ impl Work<'_> {
             gain
         };
         let frame = Frame::new(self.params, self.shadow, self.learnt, gain);
+        if self.grid.is_some() {
+            slacks(model, self.size, self.slack);
+        }
         let (isa, skip) = (self.isa, self.skip);
+        let slack = self.grid.map(|_| &*self.slack);
         model
             .par_chunks_mut(BAND)
             .zip(pixels.par_chunks(BAND * LANES))
@@ -384,7 +420,8 @@ impl Work<'_> {
             .enumerate()
             .for_each(|(b, ((blocks, pixels), codes))| {
                 let skip = skip.map(|skip| &skip[b * BAND * LANES..]);
-                band(isa, &frame, pixels, skip, blocks, codes);
+                let slack = slack.map(|slack| &slack[b * BAND * LANES..]);
+                band(isa, &frame, pixels, skip, slack, blocks, codes);
             });
         (gain, frame.learns)
     }
@@ -415,6 +452,86 @@ impl Work<'_> {
     }
 }
 
+/// Samples of how the picture lies beside the model, on the grid of the gain.
+fn drift<const C: usize, P: kernel::Pixel<C> + anchor::Mix>(
+    model: &[Block<C>],
+    image: &Image<P>,
+    grid: &Grid,
+    gain: f32,
+) -> Drift {
+    let size = image.size();
+    let step = gain::step(size.area());
+    let inverse = 1.0 / gain;
+    let mut drift = Drift::default();
+    // Sum of the heaviest mode's mean, in 1/16 level.
+    let mean = |x: usize, y: usize| {
+        let p = y * size.width + x;
+        let (block, i) = (&model[p / LANES], p % LANES);
+        let mean: i32 = block.modes[0]
+            .mean
+            .iter()
+            .map(|m| i32::from(m[i] >> 4))
+            .sum();
+        (block.count[i] > 0).then_some(mean)
+    };
+    let around = |x: usize, y: usize| {
+        let gx = mean(x + 1, y)? - mean(x - 1, y)?;
+        let gy = mean(x, y + 1)? - mean(x, y - 1)?;
+        Some(([gx, gy], mean(x, y)?))
+    };
+    for y in (step / 2..size.height).step_by(step) {
+        for x in (step / 2..size.width).step_by(step) {
+            let border = x == 0 || y == 0 || x + 1 == size.width || y + 1 == size.height;
+            if border {
+                continue;
+            }
+            let Some((gradient, mean)) = around(x, y) else {
+                continue;
+            };
+            let Some(pixel) = anchor::sample(grid, image, x, y) else {
+                continue;
+            };
+            let levels: [u16; C] = std::array::from_fn(|c| pixel.level(c));
+            if levels.iter().any(|&l| l >= gain::SATURATED) {
+                continue;
+            }
+            let level: u32 = levels.iter().map(|&l| u32::from(l >> 4)).sum();
+            let brighter = (level as f32 * inverse + 0.5) as i32 - mean;
+            if brighter.unsigned_abs() <= MOST_BRIGHTER * C as u32 {
+                drift.add((x, y), size, gradient, brighter);
+            }
+        }
+    }
+    drift
+}
+
+/// By how much a sample may differ for its place, in 1/256 level: an eighth of the contrast of
+/// the background around it.
+fn slacks<const C: usize>(model: &[Block<C>], size: Size, slacks: &mut [u16]) {
+    let mean = |x: usize, y: usize, c: usize| {
+        let p = y * size.width + x;
+        model[p / LANES].modes[0].mean[c][p % LANES]
+    };
+    slacks
+        .par_chunks_mut(size.width)
+        .enumerate()
+        .for_each(|(y, row)| {
+            let (above, below) = (y.max(1) - 1, (y + 1).min(size.height - 1));
+            for (x, slack) in row.iter_mut().enumerate() {
+                let (left, right) = (x.max(1) - 1, (x + 1).min(size.width - 1));
+                let around = [(x, y), (left, y), (right, y), (x, above), (x, below)];
+                let contrast = (0..C).map(|c| {
+                    let means = around.map(|(x, y)| mean(x, y, c));
+                    let (low, high) = means
+                        .iter()
+                        .fold((u16::MAX, 0), |(low, high), &m| (low.min(m), high.max(m)));
+                    high - low
+                });
+                *slack = contrast.fold(0, u16::max) / SLACK;
+            }
+        });
+}
+
 /// Marks the model's pixels that the picture does not show, and those that are known.
 fn skip_outside(grid: &Grid, size: Size, known: Option<&Mask>, skip: &mut [u8]) {
     skip.par_chunks_mut(size.width)
@@ -437,19 +554,18 @@ fn skip_outside(grid: &Grid, size: Size, known: Option<&Mask>, skip: &mut [u8]) 
         });
 }
 
-/// Each pixel of the picture has the code of the model's pixel nearest to it.
+/// Each pixel of the picture has the code of the model's pixel nearest to it; one that lies far
+/// beyond the model is background.
 fn codes_of_picture(grid: &Grid, size: Size, codes: &[u8], out: &mut [u8]) {
     out.par_chunks_mut(size.width)
         .enumerate()
         .for_each(|(y, row)| {
             for (x, out) in row.iter_mut().enumerate() {
-                *out = match anchor::position(grid, x, y, size) {
-                    Some(p) => {
-                        let (x, y) = anchor::nearest(p, size);
-                        codes[y * size.width + x]
-                    }
-                    None => 0,
-                };
+                let place = anchor::place(grid, x, y, BEYOND, size);
+                *out = place.map_or(0, |p| {
+                    let (x, y) = anchor::nearest(p, size);
+                    codes[y * size.width + x]
+                });
             }
         });
 }

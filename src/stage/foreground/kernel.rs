@@ -6,7 +6,7 @@
 use super::{Frame, MAX_MODES, MAX_MODES as M, ONE, ROUND};
 
 /// Pixels of a block.
-pub const LANES: usize = 32;
+pub const LANES: usize = 16;
 
 /// Code of a pixel that is no background.
 pub const MOVING: u8 = 1;
@@ -98,12 +98,14 @@ fn held(value: f32, low: f32, high: f32) -> f32 {
     if value > high { high } else { value }
 }
 
-/// Blocks of a band, one after the other. The last may have fewer pixels than lanes.
+/// Blocks of a band, one after the other. The last may have fewer pixels than lanes. `skip` and
+/// `slack` (in a moved picture: by how much a pixel may differ, 1/256 level) have a number a pixel.
 #[inline(always)]
 pub fn band<const C: usize, P: Pixel<C>>(
     frame: &Frame,
     pixels: &[P],
     skip: Option<&[u8]>,
+    slack: Option<&[u16]>,
     blocks: &mut [Block<C>],
     codes: &mut [u8],
 ) {
@@ -119,6 +121,13 @@ pub fn band<const C: usize, P: Pixel<C>>(
             }
         };
         let skip = skip.map(|skip| &skip[b * LANES..][..codes.len()]);
+        let mut allowed = [0.0; LANES];
+        if let Some(slack) = slack {
+            let slack = &slack[b * LANES..][..codes.len()];
+            for (to, &slack) in allowed.iter_mut().zip(slack) {
+                *to = f32::from(slack);
+            }
+        }
         let mut x = [[0.0; LANES]; C];
         for c in 0..C {
             for i in 0..LANES {
@@ -127,10 +136,17 @@ pub fn band<const C: usize, P: Pixel<C>>(
             }
         }
         let mut out = [0; LANES];
+        let step = |block: &mut Block<C>, out: &mut [u8; LANES]| {
+            if slack.is_some() {
+                step::<C, true>(frame, &x, &allowed, block, out);
+            } else {
+                step::<C, false>(frame, &x, &allowed, block, out);
+            }
+        };
         match skip {
             Some(skip) if skip.iter().any(|&s| s != 0) => {
                 let before = block.clone();
-                step(frame, &x, block, &mut out);
+                step(block, &mut out);
                 for (i, &s) in skip.iter().enumerate() {
                     if s != 0 {
                         block.restore(&before, i);
@@ -138,21 +154,27 @@ pub fn band<const C: usize, P: Pixel<C>>(
                     }
                 }
             }
-            _ => step(frame, &x, block, &mut out),
+            _ => step(block, &mut out),
         }
         codes.copy_from_slice(&out[..codes.len()]);
     }
 }
 
 #[inline(always)]
-fn step<const C: usize>(frame: &Frame, x: &[Lane; C], block: &mut Block<C>, out: &mut [u8; LANES]) {
+fn step<const C: usize, const MOVED: bool>(
+    frame: &Frame,
+    x: &[Lane; C],
+    slack: &Lane,
+    block: &mut Block<C>,
+    out: &mut [u8; LANES],
+) {
     let (mut least, mut most) = (u8::MAX, 0);
     for i in 0..LANES {
         least = least.min(block.count[i]);
         most = most.max(block.count[i]);
     }
-    if !(least == 1 && most == 1 && single(frame, x, &mut block.modes[0])) {
-        general(frame, x, block, usize::from(most), out);
+    if least == 0 || !first::<C, MOVED>(frame, x, slack, block, usize::from(most)) {
+        general::<C, MOVED>(frame, x, slack, block, usize::from(most), out);
     }
 }
 
@@ -167,54 +189,122 @@ fn difference(frame: &Frame, x: f32, mean: f32) -> f32 {
     }
 }
 
-/// All pixels have one mode and match it as background: no order, no weights. False, with
-/// nothing done, if that is not so.
+/// What of a difference the place of a moved picture, which may be wrong, does not explain.
 #[inline(always)]
-fn single<const C: usize>(frame: &Frame, x: &[Lane; C], mode: &mut Mode<C>) -> bool {
+fn unexplained(d: f32, slack: f32) -> f32 {
+    let d = if d < 0.0 { -d } else { d } - slack;
+    if d > 0.0 { d } else { 0.0 }
+}
+
+/// All pixels match their heaviest mode, and it is background: the order stays, and of the other
+/// modes nothing but the weight is looked at. False, with nothing done, if that is not so.
+#[inline(always)]
+fn first<const C: usize, const MOVED: bool>(
+    frame: &Frame,
+    x: &[Lane; C],
+    slack: &Lane,
+    block: &mut Block<C>,
+    top: usize,
+) -> bool {
+    let mode = &mut block.modes[0];
     let mut d = [[0.0; LANES]; C];
     let mut d2: Lane = [0.0; LANES];
+    let mut apart: Lane = [0.0; LANES];
     let mut variance: Lane = [0.0; LANES];
-    let nearest = frame.single_threshold;
     let mut missed = 0u32;
     for c in 0..C {
         for i in 0..LANES {
-            d[c][i] = difference(frame, x[c][i], f32::from(mode.mean[c][i]));
+            let mu = f32::from(mode.mean[c][i]);
+            d[c][i] = difference(frame, x[c][i], mu);
             let levels = d[c][i] * (1.0 / 256.0);
             d2[i] += levels * levels;
+            if MOVED {
+                let levels = unexplained(d[c][i], slack[i]) * (1.0 / 256.0);
+                apart[i] += levels * levels;
+            }
         }
     }
+    let apart = if MOVED { &apart } else { &d2 };
     for i in 0..LANES {
         variance[i] = f32::from(mode.variance[i]) * (1.0 / 256.0);
-        missed |= u32::from(d2[i] >= frame.match_threshold * variance[i]);
-        missed |= u32::from(d2[i] >= nearest * variance[i]);
+        missed |= u32::from(apart[i] >= frame.match_threshold * variance[i]);
+        missed |= u32::from(apart[i] >= frame.first_threshold * variance[i]);
     }
     if missed != 0 {
         return false;
     }
-    if frame.learns {
-        let k = frame.single_rate;
-        for c in 0..C {
-            for i in 0..LANES {
-                let mean = f32::from(mode.mean[c][i]) + k * d[c][i];
-                mode.mean[c][i] = whole(held(mean, 0.0, ONE), frame.dither);
-            }
-        }
+    if !frame.learns {
+        return true;
+    }
+    let mut k: Lane = [frame.single_rate; LANES];
+    if top > 1 {
+        k = weights(frame, block, top);
+    }
+    let mode = &mut block.modes[0];
+    for c in 0..C {
         for i in 0..LANES {
-            let v = variance[i] + k * (d2[i] - variance[i]);
-            let v = held(v, frame.variance_min, frame.variance_max);
-            mode.variance[i] = whole(v * 256.0, frame.dither);
+            let mean = f32::from(mode.mean[c][i]) + k[i] * d[c][i];
+            mode.mean[c][i] = whole(held(mean, 0.0, ONE), frame.dither);
         }
     }
+    for i in 0..LANES {
+        let v = variance[i] + k[i] * (d2[i] - variance[i]);
+        let v = held(v, frame.variance_min, frame.variance_max);
+        mode.variance[i] = whole(v * 256.0, frame.dither);
+    }
     true
+}
+
+/// The weights where all pixels match their heaviest mode; the rates of these.
+#[inline(always)]
+fn weights<const C: usize>(frame: &Frame, block: &mut Block<C>, top: usize) -> Lane {
+    let mut w = [[0.0f32; LANES]; M];
+    let mut k: Lane = [0.0; LANES];
+    let mut sum: Lane = [0.0; LANES];
+    let mut count = [1u8; LANES];
+    for i in 0..LANES {
+        let old = f32::from(block.modes[0].weight[i]);
+        let weight = old - frame.rate * old - frame.prune + frame.rate_weight;
+        let rate = frame.rate_weight / weight;
+        k[i] = if rate < 1.0 { rate } else { 1.0 };
+        w[0][i] = weight;
+        sum[i] = weight;
+    }
+    for m in 1..top {
+        for i in 0..LANES {
+            let old = f32::from(block.modes[m].weight[i]);
+            let decayed = old - frame.rate * old - frame.prune;
+            let keep = ((m as u8) < block.count[i]) & (decayed >= frame.prune);
+            let weight = if keep { decayed } else { 0.0 };
+            count[i] += u8::from(keep);
+            w[m][i] = weight;
+            sum[i] += weight;
+        }
+    }
+    let mut norm: Lane = [0.0; LANES];
+    for i in 0..LANES {
+        norm[i] = ONE / sum[i];
+        let weight = held(w[0][i] * norm[i], 0.0, ONE);
+        let weight = if count[i] == 1 { ONE } else { weight };
+        block.modes[0].weight[i] = whole(weight, frame.dither);
+    }
+    for m in 1..top {
+        for i in 0..LANES {
+            block.modes[m].weight[i] = whole(w[m][i] * norm[i], frame.dither);
+        }
+    }
+    block.count = count;
+    k
 }
 
 /// Nothing matched.
 const NONE: u32 = u32::MAX;
 
 #[inline(always)]
-fn general<const C: usize>(
+fn general<const C: usize, const MOVED: bool>(
     frame: &Frame,
     x: &[Lane; C],
+    slack: &Lane,
     block: &mut Block<C>,
     top: usize,
     out: &mut [u8; LANES],
@@ -234,6 +324,7 @@ fn general<const C: usize>(
     for m in 0..top {
         let mode = &block.modes[m];
         let mut d2: Lane = [0.0; LANES];
+        let mut apart: Lane = [0.0; LANES];
         let mut d = [[0.0f32; LANES]; C];
         for c in 0..C {
             for i in 0..LANES {
@@ -242,12 +333,17 @@ fn general<const C: usize>(
                 d[c][i] = difference(frame, x[c][i], mu);
                 let levels = d[c][i] * (1.0 / 256.0);
                 d2[i] += levels * levels;
+                if MOVED {
+                    let levels = unexplained(d[c][i], slack[i]) * (1.0 / 256.0);
+                    apart[i] += levels * levels;
+                }
             }
         }
+        let apart = if MOVED { &apart } else { &d2 };
         for i in 0..LANES {
             v[m][i] = f32::from(mode.variance[i]) * (1.0 / 256.0);
         }
-        if C == 3 && frame.shadow {
+        if frame.shadow {
             for i in 0..LANES {
                 let (mut num, mut den) = (0.0, 0.0);
                 for c in 0..C {
@@ -276,9 +372,9 @@ fn general<const C: usize>(
             let valid = (m as u32) < count[i];
             let open = valid & (place[i] == NONE);
             let ground = open & (before[i] < frame.background_weight);
-            let near = d2[i] < frame.background_threshold * v[m][i];
+            let near = apart[i] < frame.background_threshold * v[m][i];
             background[i] |= u32::from(ground & near);
-            let fits = open & (d2[i] < frame.match_threshold * v[m][i]);
+            let fits = open & (apart[i] < frame.match_threshold * v[m][i]);
             let weight = if fits {
                 decayed + frame.rate_weight
             } else {
@@ -303,7 +399,8 @@ fn general<const C: usize>(
         }
     }
     for i in 0..LANES {
-        out[i] = if background[i] != 0 {
+        // Of what was never seen before nothing is said.
+        out[i] = if (background[i] != 0) | (count[i] == 0) {
             0
         } else {
             MOVING | if shadow[i] != 0 { SHADOW } else { 0 }

@@ -73,8 +73,8 @@ struct Frame {
     saturated: f32,
     match_threshold: f32,
     background_threshold: f32,
-    /// The same where one mode is background at all.
-    single_threshold: f32,
+    /// The same for the heaviest mode: 0 where none is background.
+    first_threshold: f32,
     background_weight: f32,
     variance_init: f32,
     variance_min: f32,
@@ -114,7 +114,7 @@ impl Frame {
             saturated: if gain > 1.0 { saturated } else { f32::INFINITY },
             match_threshold: params.match_threshold,
             background_threshold: params.background_threshold,
-            single_threshold: if params.background_ratio > 0.0 {
+            first_threshold: if params.background_ratio > 0.0 {
                 params.background_threshold
             } else {
                 0.0

@@ -79,6 +79,7 @@ dispatched! {
         frame: &Frame,
         pixels: &[u8],
         skip: Option<&[u8]>,
+        slack: Option<&[u16]>,
         blocks: &mut [kernel::Block<1>],
         codes: &mut [u8],
     )];
@@ -87,6 +88,7 @@ dispatched! {
         frame: &Frame,
         pixels: &[u16],
         skip: Option<&[u8]>,
+        slack: Option<&[u16]>,
         blocks: &mut [kernel::Block<1>],
         codes: &mut [u8],
     )];
@@ -95,6 +97,7 @@ dispatched! {
         frame: &Frame,
         pixels: &[[u8; 3]],
         skip: Option<&[u8]>,
+        slack: Option<&[u16]>,
         blocks: &mut [kernel::Block<3>],
         codes: &mut [u8],
     )];
