@@ -15,7 +15,7 @@ use crate::{
 
 /// Tiles of the blur, threads of its blocks.
 const BLUR_TILE: (usize, usize) = (64, 32);
-const BLUR_THREADS: u32 = 128;
+const BLUR_THREADS: u32 = 256;
 /// Radii that the blur is compiled for.
 const RADII: [usize; 9] = [2, 3, 4, 5, 6, 8, 10, 13, 16];
 /// Tiles of the search for extrema.
@@ -24,8 +24,7 @@ const EXTREMA_THREADS: u32 = 256;
 const REFINE_THREADS: u32 = 128;
 const CELL_THREADS: u32 = 256;
 const SELECT_THREADS: u32 = 1024;
-/// Points of a block of `logo_describe`, and its threads.
-const DESCRIBE_POINTS: usize = 4;
+/// Threads of a block of `logo_describe`, which has one point.
 const DESCRIBE_THREADS: u32 = 128;
 const GATHER_THREADS: u32 = 256;
 /// Queries of a block of `logo_match`, and its threads.
@@ -336,6 +335,7 @@ pub struct Plan {
     kernels: Kernels,
     buffers: Buffers,
     side: Stream,
+    started: Event,
     forked: Event,
     joined: Event,
     sms: u32,
@@ -537,6 +537,7 @@ impl Plan {
                 },
             },
             side: Stream::new(context, crate::cuda::Priority::High)?,
+            started: Event::for_order(context, false)?,
             forked: Event::for_order(context, false)?,
             joined: Event::for_order(context, false)?,
             sms: context.sms(),
@@ -592,8 +593,11 @@ impl Plan {
         }
         let (b, k) = (&self.buffers, &self.kernels);
         let (region, levels, counts) = (b.region.ptr(), b.levels.ptr(), b.found.counts.ptr());
-        stream.fill(&b.found.counts.view::<u32>()?, 0)?;
-        stream.fill(&b.claims, 0)?;
+        // Nothing of this is needed before the extrema.
+        stream.record(&self.started)?;
+        self.side.wait(&self.started)?;
+        self.side.fill(&b.found.counts.view::<u32>()?, 0)?;
+        self.side.fill(&b.claims, 0)?;
         let extrema = |stream: &Stream, (tiles, shape): &(Tiles, LaunchShape)| {
             k.extrema.launch(
                 stream,
@@ -626,10 +630,10 @@ impl Plan {
             }
         }
         mark("blurs")?;
+        stream.wait(&self.joined)?;
         if let Some(tiles) = &self.tiles[1] {
             extrema(stream, tiles)?;
         }
-        stream.wait(&self.joined)?;
         mark("extrema")?;
         k.refine.launch(
             stream,
@@ -679,7 +683,7 @@ impl Plan {
         let most = self.most as usize;
         k.describe.launch(
             stream,
-            LaunchShape::linear(most.div_ceil(DESCRIBE_POINTS) as u32, DESCRIBE_THREADS),
+            LaunchShape::linear(self.most, DESCRIBE_THREADS),
             &(
                 self.geometry,
                 self.describe_params,
@@ -778,9 +782,9 @@ fn blurs(
     }
     let launches = steps.into_iter().map(|jobs| {
         let shared = |r: usize| {
-            let even = r.next_multiple_of(2);
-            let pairs = (BLUR_TILE.0 + 2 * even) / 2;
-            let sums = (BLUR_TILE.0 + 2 * even) | 1;
+            let reach = r.next_multiple_of(4);
+            let pairs = (BLUR_TILE.0 + 2 * reach) / 2;
+            let sums = (BLUR_TILE.0 + 2 * reach) | 1;
             4 * (pairs * (BLUR_TILE.1 + 2 * r) + sums * BLUR_TILE.1)
         };
         let bytes = jobs.iter().map(|j| shared(j.radius as usize)).max();
