@@ -19,22 +19,24 @@ struct Job {
     std::uint32_t octave, level;
     std::uint32_t source;  // 0: the level before; 1: every second pixel of the octave before; 2: the image
     std::uint32_t radius;  // one of the kernel's; weights beyond the blur's own are 0
-    std::uint32_t blocks_x, blocks;
+    std::uint32_t reserved[2];
     float weights[MAX_RADIUS + 1];
     std::uint32_t whole_weights[MAX_RADIUS + 1];
 };
 
-struct Jobs {
-    Job job[2];
-};
-
-__device__ int reflect(int i, int n) {
-    if (static_cast<unsigned>(i) < static_cast<unsigned>(n)) return i;
+__device__ int reflect_often(int i, int n) {
     if (n <= 1) return 0;
     const int period = 2 * (n - 1);
     i %= period;
     if (i < 0) i += period;
     return min(i, period - i);
+}
+
+// Once is enough in an image larger than the blur's radius; what lies farther out is not used, but
+// is read inside the image.
+__device__ int reflect(int i, int n) {
+    i = abs(i);
+    return max(min(i, 2 * (n - 1) - i), 0);
 }
 
 // What is blurred: every `step`-th pixel of a level, or the image.
@@ -58,6 +60,7 @@ struct Source {
     }
 };
 
+// Weights stand in the kernel's parameters, at addresses known to the compiler: operands of their own.
 template <int R>
 __device__ void blur_tile(const Job &job, const Source &source, Extent size, int x0, int y0, int pitch,
                           std::uint16_t *out, std::uint16_t *copy, std::uint32_t *shared) {
@@ -71,13 +74,18 @@ __device__ void blur_tile(const Job &job, const Source &source, Extent size, int
     const bool inside = left >= 0 && top >= 0 && left + 2 * PAIRS <= size.width && top + ROWS <= size.height;
     // All loads of a thread before the first store: they wait for memory together.
     uint2 quads[LOADS];
-    if (source.level == nullptr) {
-#pragma unroll 2
+    const bool tiny = size.width <= R || size.height <= R;
+    if (source.level == nullptr || tiny) {
+#pragma unroll 1
         for (int i = static_cast<int>(threadIdx.x); i < QUADS * ROWS; i += THREADS) {
-            const int x = left + 4 * (i % QUADS), y = reflect(top + i / QUADS, size.height);
+            const int x = left + 4 * (i % QUADS), j = top + i / QUADS;
+            const int y = tiny ? reflect_often(j, size.height) : reflect(j, size.height);
             unsigned v[4];
 #pragma unroll
-            for (int e = 0; e < 4; ++e) v[e] = source.grey(reflect(x + e, size.width), y);
+            for (int e = 0; e < 4; ++e) {
+                const int u = tiny ? reflect_often(x + e, size.width) : reflect(x + e, size.width);
+                v[e] = source.level == nullptr ? source.grey(u, y) : source(u, y);
+            }
             *reinterpret_cast<uint2 *>(tile + 2 * i) = {v[0] | v[1] << 16, v[2] | v[3] << 16};
         }
     } else {
@@ -172,15 +180,12 @@ __device__ void blur_tile(const Job &job, const Source &source, Extent size, int
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(THREADS, 4)
-    logo_blur(Geometry g, Jobs jobs, const Region *region, const std::uint8_t *image, std::uint16_t *levels) {
+    logo_blur(Geometry g, Job job, const Region *region, const std::uint8_t *image, std::uint16_t *levels) {
     extern __shared__ std::uint32_t shared[];
-    const bool second = blockIdx.x >= jobs.job[0].blocks;
-    const Job &job = jobs.job[second ? 1 : 0];
-    const unsigned block = blockIdx.x - (second ? jobs.job[0].blocks : 0u);
     const Region r = *region;
     const int octave = static_cast<int>(job.octave);
     const Extent size = octave_size(g, r, octave);
-    const int x0 = static_cast<int>(block % job.blocks_x) * TILE_W, y0 = static_cast<int>(block / job.blocks_x) * TILE_H;
+    const int x0 = static_cast<int>(blockIdx.x) * TILE_W, y0 = static_cast<int>(blockIdx.y) * TILE_H;
     if (x0 >= size.width || y0 >= size.height) return;
     const int pitch = static_cast<int>(g.pitch[octave]);
     std::uint16_t *own = levels + g.offset[octave];

@@ -145,25 +145,38 @@ struct Placement {
     int x, y, fx, fy, cos, sin;
 };
 
-__device__ unsigned sample(const std::uint16_t *level, int pitch, Extent size, const Placement &p, int u, int v) {
+// The pixels that a pattern may reach, 2 `reach` + 2 in a row and as many rows; outside the level the
+// nearest of its border.
+__device__ void fetch(std::uint16_t *patch, const std::uint16_t *level, int pitch, Extent size, const Placement &p,
+                      int reach) {
+    const int side = 2 * reach + 2;
+#pragma unroll 2
+    for (int j = warp_id(); j < side; j += WARPS) {
+        const std::uint16_t *row =
+            level + static_cast<std::size_t>(min(max(p.y - reach + j, 0), size.height - 1)) * pitch;
+#pragma unroll 2
+        for (int i = lane_id(); i < side; i += WARP)
+            patch[j * side + i] = __ldg(row + min(max(p.x - reach + i, 0), size.width - 1));
+    }
+}
+
+__device__ unsigned sample(const std::uint16_t *patch, int reach, const Placement &p, int u, int v) {
     const int dx = p.cos * u - p.sin * v + p.fx, dy = p.sin * u + p.cos * v + p.fy;
     const unsigned a = static_cast<unsigned>(dx >> (FRACTION - 8)) & 255u;
     const unsigned b = static_cast<unsigned>(dy >> (FRACTION - 8)) & 255u;
-    const int x = p.x + (dx >> FRACTION), y = p.y + (dy >> FRACTION);
-    const int x0 = min(max(x, 0), size.width - 1), x1 = min(max(x + 1, 0), size.width - 1);
-    const std::uint16_t *above = level + static_cast<std::size_t>(min(max(y, 0), size.height - 1)) * pitch;
-    const std::uint16_t *below = level + static_cast<std::size_t>(min(max(y + 1, 0), size.height - 1)) * pitch;
-    const unsigned top = __ldg(above + x0) * (256u - a) + __ldg(above + x1) * a;
-    const unsigned bottom = __ldg(below + x0) * (256u - a) + __ldg(below + x1) * a;
+    const int side = 2 * reach + 2;
+    const std::uint16_t *above = patch + (reach + (dy >> FRACTION)) * side + reach + (dx >> FRACTION);
+    const std::uint16_t *below = above + side;
+    const unsigned top = above[0] * (256u - a) + above[1] * a;
+    const unsigned bottom = below[0] * (256u - a) + below[1] * a;
     return top * (256u - b) + bottom * b;
 }
 
 // A word of the descriptor, in all lanes.
-__device__ std::uint32_t describe(const std::uint16_t *level, int pitch, Extent size, const Placement &p,
-                                  std::uint64_t pair) {
+__device__ std::uint32_t describe(const std::uint16_t *patch, int reach, const Placement &p, std::uint64_t pair) {
     const auto part = [pair](int i) { return static_cast<int>(static_cast<std::int16_t>(pair >> (16 * i))); };
     const bool darker =
-        sample(level, pitch, size, p, part(0), part(1)) < sample(level, pitch, size, p, part(2), part(3));
+        sample(patch, reach, p, part(0), part(1)) < sample(patch, reach, p, part(2), part(3));
     return __ballot_sync(ALL_LANES, darker);
 }
 
@@ -175,6 +188,8 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP)
     logo_describe(Geometry g, DescribeParams p, const Region *region, const std::uint16_t *levels,
                   const std::uint32_t *chosen, const Counts *counts, Keypoint *slots, Descriptor *slot_descriptors,
                   std::uint8_t *flags) {
+    // (2 reach + 2)^2 pixels of the largest pattern.
+    extern __shared__ std::uint16_t patch[];
     __shared__ Shared s;
     const Region r = *region;
     const std::uint32_t kept = counts->kept;
@@ -243,6 +258,8 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP)
     const bool inside = to.x >= reach && to.x + reach < size.width && to.y >= reach && to.y + reach < size.height;
     const std::size_t slot = static_cast<std::size_t>(rank) * p.each;
     if (!p.drop || inside) {
+        fetch(patch, read, read_pitch, size, to, reach);
+        __syncthreads();
 #pragma unroll
         for (int o = 0; o < MAX_ORIENTATIONS; ++o) {
             if (o >= orientations) continue;
@@ -252,7 +269,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP)
             for (int word = 0; word < 8; word += WARPS) {
                 const int own_word = word + warp_id();
                 const std::uint64_t pair = __ldg(p.pattern + own_word * WARP + lane_id());
-                const std::uint32_t bits = describe(read, read_pitch, size, to, pair);
+                const std::uint32_t bits = describe(patch, reach, to, pair);
                 if (lane_id() == 0) slot_descriptors[slot + o].words[own_word] = bits;
             }
             if (threadIdx.x == 0) {
