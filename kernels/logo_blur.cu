@@ -10,7 +10,7 @@ using namespace roadloop::logo;
 
 namespace {
 
-constexpr int TILE_W = 64, TILE_H = 32, THREADS = 128;
+constexpr int TILE_W = 64, TILE_H = 32, THREADS = 256;
 constexpr int MAX_RADIUS = 16;
 constexpr float MAGIC = 8388608.0f;
 
@@ -19,17 +19,12 @@ struct Job {
     std::uint32_t octave, level;
     std::uint32_t source;  // 0: the level before; 1: every second pixel of the octave before; 2: the image
     std::uint32_t radius;  // one of the kernel's; weights beyond the blur's own are 0
-    std::uint32_t blocks_x, blocks;
+    std::uint32_t reserved[2];
     float weights[MAX_RADIUS + 1];
     std::uint32_t whole_weights[MAX_RADIUS + 1];
 };
 
-struct Jobs {
-    Job job[2];
-};
-
-__device__ int reflect(int i, int n) {
-    if (static_cast<unsigned>(i) < static_cast<unsigned>(n)) return i;
+__device__ int reflect_often(int i, int n) {
     if (n <= 1) return 0;
     const int period = 2 * (n - 1);
     i %= period;
@@ -37,17 +32,27 @@ __device__ int reflect(int i, int n) {
     return min(i, period - i);
 }
 
-// Pixel (x, y) of what is blurred, inside it.
+// Once is enough in an image larger than the blur's radius; what lies farther out is not used, but
+// is read inside the image.
+__device__ int reflect(int i, int n) {
+    i = abs(i);
+    return max(min(i, 2 * (n - 1) - i), 0);
+}
+
+// What is blurred: every `step`-th pixel of a level, or the image.
 struct Source {
     const std::uint16_t *level;
     const std::uint8_t *image;
     int pitch;
-    int kind;  // 0 plain, 1 every second pixel, 2 the image, 3 the image at half the distance
+    int step;
 
+    // Pixel (x, y), inside it.
     __device__ unsigned operator()(int x, int y) const {
-        if (kind == 0) return level[static_cast<std::size_t>(y) * pitch + x];
-        if (kind == 1) return level[static_cast<std::size_t>(2 * y) * pitch + 2 * x];
-        if (kind == 2) return static_cast<unsigned>(image[static_cast<std::size_t>(y) * pitch + x]) << 6;
+        return level[static_cast<std::size_t>(step * y) * pitch + step * x];
+    }
+    // Of the image, at half the pixel distance where `step` is 2.
+    __device__ unsigned grey(int x, int y) const {
+        if (step == 1) return static_cast<unsigned>(image[static_cast<std::size_t>(y) * pitch + x]) << 6;
         const std::uint8_t *above = image + static_cast<std::size_t>(y / 2) * pitch;
         const std::uint8_t *below = image + static_cast<std::size_t>((y + 1) / 2) * pitch;
         const int left = x / 2, right = (x + 1) / 2;
@@ -55,24 +60,60 @@ struct Source {
     }
 };
 
+// Weights stand in the kernel's parameters, at addresses known to the compiler: operands of their own.
 template <int R>
 __device__ void blur_tile(const Job &job, const Source &source, Extent size, int x0, int y0, int pitch,
                           std::uint16_t *out, std::uint16_t *copy, std::uint32_t *shared) {
-    constexpr int RE = (R + 1) / 2 * 2;
-    constexpr int PAIRS = (TILE_W + 2 * RE) / 2, ROWS = TILE_H + 2 * R;
+    // Four pixels are loaded at once.
+    constexpr int RE = (R + 3) / 4 * 4;
+    constexpr int QUADS = (TILE_W + 2 * RE) / 4, PAIRS = 2 * QUADS, ROWS = TILE_H + 2 * R;
+    constexpr int LOADS = (QUADS * ROWS + THREADS - 1) / THREADS;
     constexpr int SUMS = (TILE_W + 2 * RE) | 1;
     std::uint32_t *tile = shared, *sums = shared + PAIRS * ROWS;
     const int left = x0 - RE, top = y0 - R;
     const bool inside = left >= 0 && top >= 0 && left + 2 * PAIRS <= size.width && top + ROWS <= size.height;
-    for (int i = static_cast<int>(threadIdx.x); i < PAIRS * ROWS; i += THREADS) {
-        const int p = i % PAIRS, j = i / PAIRS;
-        const int x = left + 2 * p, y = top + j;
-        if (inside && source.kind == 0) {
-            tile[i] = *reinterpret_cast<const std::uint32_t *>(source.level + static_cast<std::size_t>(y) * pitch + x);
+    // All loads of a thread before the first store: they wait for memory together.
+    uint2 quads[LOADS];
+    const bool tiny = size.width <= R || size.height <= R;
+    if (source.level == nullptr || tiny) {
+#pragma unroll 1
+        for (int i = static_cast<int>(threadIdx.x); i < QUADS * ROWS; i += THREADS) {
+            const int x = left + 4 * (i % QUADS), j = top + i / QUADS;
+            const int y = tiny ? reflect_often(j, size.height) : reflect(j, size.height);
+            unsigned v[4];
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                const int u = tiny ? reflect_often(x + e, size.width) : reflect(x + e, size.width);
+                v[e] = source.level == nullptr ? source.grey(u, y) : source(u, y);
+            }
+            *reinterpret_cast<uint2 *>(tile + 2 * i) = {v[0] | v[1] << 16, v[2] | v[3] << 16};
+        }
+    } else {
+        if (inside && source.step == 1) {
+#pragma unroll
+            for (int l = 0; l < LOADS; ++l) {
+                const int i = static_cast<int>(threadIdx.x) + l * THREADS;
+                const int x = left + 4 * (i % QUADS), y = top + i / QUADS;
+                if (i < QUADS * ROWS)
+                    quads[l] = *reinterpret_cast<const uint2 *>(source.level + static_cast<std::size_t>(y) * pitch + x);
+            }
         } else {
-            const int row = reflect(y, size.height);
-            const unsigned a = source(reflect(x, size.width), row), b = source(reflect(x + 1, size.width), row);
-            tile[i] = a | b << 16;
+#pragma unroll
+            for (int l = 0; l < LOADS; ++l) {
+                const int i = static_cast<int>(threadIdx.x) + l * THREADS;
+                const int x = left + 4 * (i % QUADS), y = reflect(top + i / QUADS, size.height);
+                if (i < QUADS * ROWS) {
+                    unsigned v[4];
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) v[e] = source(reflect(x + e, size.width), y);
+                    quads[l] = {v[0] | v[1] << 16, v[2] | v[3] << 16};
+                }
+            }
+        }
+#pragma unroll
+        for (int l = 0; l < LOADS; ++l) {
+            const int i = static_cast<int>(threadIdx.x) + l * THREADS;
+            if (i < QUADS * ROWS) *reinterpret_cast<uint2 *>(tile + 2 * i) = quads[l];
         }
     }
     __syncthreads();
@@ -85,8 +126,9 @@ __device__ void blur_tile(const Job &job, const Source &source, Extent size, int
         }
     }
     constexpr int RUN = 8;
-    for (int i = static_cast<int>(threadIdx.x); i < PAIRS * (TILE_H / RUN); i += THREADS) {
-        const int p = i % PAIRS, first = i / PAIRS * RUN;
+    static_assert(PAIRS * (TILE_H / RUN) <= THREADS, "a thread a run of pixels down two columns");
+    if (static_cast<int>(threadIdx.x) < PAIRS * (TILE_H / RUN)) {
+        const int p = static_cast<int>(threadIdx.x) % PAIRS, first = static_cast<int>(threadIdx.x) / PAIRS * RUN;
         float low[RUN], high[RUN];
 #pragma unroll
         for (int o = 0; o < RUN; ++o) low[o] = high[o] = MAGIC;
@@ -112,8 +154,8 @@ __device__ void blur_tile(const Job &job, const Source &source, Extent size, int
         }
     }
     __syncthreads();
-    // A lane a row, 16 pixels each.
-    constexpr int ALONG = 16;
+    // A lane a row, 8 pixels each.
+    constexpr int ALONG = TILE_W / (THREADS / WARP);
     const int row = lane_id(), start = warp_id() * ALONG;
     std::uint32_t acc[ALONG];
 #pragma unroll
@@ -128,40 +170,34 @@ __device__ void blur_tile(const Job &job, const Source &source, Extent size, int
         }
     }
     if (y0 + row >= size.height) return;
-    uint4 packed[2];
-    std::uint32_t *words = reinterpret_cast<std::uint32_t *>(packed);
-#pragma unroll
-    for (int i = 0; i < ALONG / 2; ++i) words[i] = (acc[2 * i] >> 18) | (acc[2 * i + 1] >> 18) << 16;
+    static_assert(ALONG == 8, "16 bytes");
+    const auto pair = [&acc](int i) { return (acc[2 * i] >> 18) | (acc[2 * i + 1] >> 18) << 16; };
     // Rows have room for whole tiles.
-    uint4 *to = reinterpret_cast<uint4 *>(out + static_cast<std::size_t>(y0 + row) * pitch + x0 + start);
-    to[0] = packed[0];
-    to[1] = packed[1];
+    *reinterpret_cast<uint4 *>(out + static_cast<std::size_t>(y0 + row) * pitch + x0 + start) = {pair(0), pair(1),
+                                                                                             pair(2), pair(3)};
 }
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-    logo_blur(Geometry g, Jobs jobs, const Region *region, const std::uint8_t *image, std::uint16_t *levels) {
+extern "C" __global__ void __launch_bounds__(THREADS, 4)
+    logo_blur(Geometry g, Job job, const Region *region, const std::uint8_t *image, std::uint16_t *levels) {
     extern __shared__ std::uint32_t shared[];
-    const bool second = blockIdx.x >= jobs.job[0].blocks;
-    const Job &job = jobs.job[second ? 1 : 0];
-    const unsigned block = blockIdx.x - (second ? jobs.job[0].blocks : 0u);
     const Region r = *region;
     const int octave = static_cast<int>(job.octave);
     const Extent size = octave_size(g, r, octave);
-    const int x0 = static_cast<int>(block % job.blocks_x) * TILE_W, y0 = static_cast<int>(block / job.blocks_x) * TILE_H;
+    const int x0 = static_cast<int>(blockIdx.x) * TILE_W, y0 = static_cast<int>(blockIdx.y) * TILE_H;
     if (x0 >= size.width || y0 >= size.height) return;
     const int pitch = static_cast<int>(g.pitch[octave]);
     std::uint16_t *own = levels + g.offset[octave];
     std::uint16_t *out = own + job.level * g.plane[octave], *copy = nullptr;
-    Source source{out - g.plane[octave], nullptr, pitch, 0};
+    Source source{out - g.plane[octave], nullptr, pitch, 1};
     if (job.source == 1) {
         source = {levels + g.offset[octave - 1] + g.intervals * g.plane[octave - 1], nullptr,
-                  static_cast<int>(g.pitch[octave - 1]), 1};
+                  static_cast<int>(g.pitch[octave - 1]), 2};
         copy = own;
     } else if (job.source == 2) {
         source = {nullptr, image + static_cast<std::size_t>(r.y) * g.image_pitch + r.x,
-                  static_cast<int>(g.image_pitch), g.upsample ? 3 : 2};
+                  static_cast<int>(g.image_pitch), g.upsample ? 2 : 1};
     }
     switch (job.radius) {
         case 2: blur_tile<2>(job, source, size, x0, y0, pitch, out, copy, shared); break;

@@ -1,5 +1,5 @@
-// Orientation and descriptor of each point, a warp a point (rules 6 and 7 of the contract); then
-// their list without gaps.
+// Orientation and descriptor of each point, a block a point, a warp a word of the descriptor (rules 6
+// and 7 of the contract); then their list without gaps.
 #include "logo.cuh"
 
 using namespace roadloop;
@@ -58,47 +58,46 @@ __device__ void direction(int dx, int dy, unsigned &bin, unsigned &length) {
     length = static_cast<unsigned>(static_cast<int>(sqrtf(static_cast<float>(dx * dx + dy * dy))));
 }
 
-struct WarpShared {
+struct Shared {
     std::uint32_t bins[BINS];
-    std::uint32_t smooth[BINS];
+    std::uint32_t smooth[WARPS][BINS];
+    std::uint32_t ranks[WARPS];
+    Point point;
 };
 
-__device__ void histogram(WarpShared &s, const std::uint16_t *level, int pitch, Extent size, int x, int y, int radius,
+__device__ void histogram(Shared &s, const std::uint16_t *level, int pitch, Extent size, int x, int y, int radius,
                           const std::uint32_t *weights) {
     const int left = max(x - radius, 1), right = min(x + radius, size.width - 2);
     const int top = max(y - radius, 1), bottom = min(y + radius, size.height - 2);
-    const int columns = right - left + 1;
-    int u = left + lane_id(), v = top;
-    while (u > right && v <= bottom) {
-        u -= columns;
-        ++v;
-    }
-    while (v <= bottom) {
+    const unsigned columns = static_cast<unsigned>(right - left + 1);
+    const unsigned n = columns * static_cast<unsigned>(bottom - top + 1);
+    // i / columns for i < 2,300 and columns < 48: exact, since i * (columns - 1) < 2^20.
+    const unsigned inverse = ((1u << 20) + columns - 1u) / columns;
+#pragma unroll 2
+    for (unsigned i = threadIdx.x; i < n; i += WARPS * WARP) {
+        const unsigned row = (i * inverse) >> 20;
+        const int v = top + static_cast<int>(row), u = left + static_cast<int>(i - row * columns);
         const std::uint16_t *at = level + static_cast<std::size_t>(v) * pitch + u;
-        const int dx = static_cast<int>(at[1]) - static_cast<int>(at[-1]);
-        const int dy = static_cast<int>(at[pitch]) - static_cast<int>(at[-pitch]);
+        const int dx = static_cast<int>(__ldg(at + 1)) - static_cast<int>(__ldg(at - 1));
+        const int dy = static_cast<int>(__ldg(at + pitch)) - static_cast<int>(__ldg(at - pitch));
         unsigned bin, length;
         direction(dx, dy, bin, length);
-        const unsigned weight = weights[abs(u - x)] * weights[abs(v - y)];
+        const unsigned weight = __ldg(weights + abs(u - x)) * __ldg(weights + abs(v - y));
         atomicAdd(&s.bins[bin], (length * weight) >> 12);
-        u += WARP;
-        while (u > right && v <= bottom) {
-            u -= columns;
-            ++v;
-        }
     }
 }
 
-// Directions of a histogram, as orientation::peaks; the same in all lanes.
-__device__ int peaks(WarpShared &s, int most, unsigned *angles) {
+// Directions of a histogram, as orientation::peaks; the same in all threads.
+__device__ int peaks(Shared &s, int most, unsigned *angles) {
     const int lane = lane_id();
+    std::uint32_t *smooth = s.smooth[warp_id()];
     unsigned value[2] = {0, 0};
     for (int half = 0; half < 2; ++half) {
         const int i = lane + half * WARP;
         if (i >= BINS) continue;
         const auto at = [&](int d) { return s.bins[(i + BINS + d) % BINS]; };
         value[half] = at(-2) + at(2) + 4 * (at(-1) + at(1)) + 6 * at(0);
-        s.smooth[i] = value[half];
+        smooth[i] = value[half];
     }
     unsigned highest = max(value[0], value[1]);
 #pragma unroll
@@ -109,7 +108,7 @@ __device__ int peaks(WarpShared &s, int most, unsigned *angles) {
     for (int half = 0; half < 2; ++half) {
         const int i = lane + half * WARP;
         if (i >= BINS) continue;
-        const unsigned before = s.smooth[(i + BINS - 1) % BINS], after = s.smooth[(i + 1) % BINS];
+        const unsigned before = smooth[(i + BINS - 1) % BINS], after = smooth[(i + 1) % BINS];
         const bool peak = value[half] > before && value[half] >= after &&
                           5ull * value[half] >= 4ull * highest;
         if (peak) own[half] = static_cast<unsigned long long>(value[half]) << 8 | static_cast<unsigned>(64 - i);
@@ -131,8 +130,8 @@ __device__ int peaks(WarpShared &s, int most, unsigned *angles) {
         if (chosen == 0) continue;
         const int i = __ffsll(static_cast<long long>(chosen)) - 1;
         chosen &= chosen - 1;
-        const float l = static_cast<float>(s.smooth[(i + BINS - 1) % BINS]);
-        const float c = static_cast<float>(s.smooth[i]), r = static_cast<float>(s.smooth[(i + 1) % BINS]);
+        const float l = static_cast<float>(smooth[(i + BINS - 1) % BINS]);
+        const float c = static_cast<float>(smooth[i]), r = static_cast<float>(smooth[(i + 1) % BINS]);
         const float offset = 0.5f * (l - r) / (l - 2.0f * c + r);
         const float angle = (static_cast<float>(i) + offset) * (static_cast<float>(ANGLES) / static_cast<float>(BINS));
         angles[slot] = static_cast<unsigned>(static_cast<int>(angle + static_cast<float>(ANGLES) + 0.5f) % ANGLES);
@@ -146,33 +145,39 @@ struct Placement {
     int x, y, fx, fy, cos, sin;
 };
 
-__device__ unsigned sample(const std::uint16_t *level, int pitch, Extent size, const Placement &p, int u, int v) {
+// The pixels that a pattern may reach, 2 `reach` + 2 in a row and as many rows; outside the level the
+// nearest of its border.
+__device__ void fetch(std::uint16_t *patch, const std::uint16_t *level, int pitch, Extent size, const Placement &p,
+                      int reach) {
+    const int side = 2 * reach + 2;
+#pragma unroll 2
+    for (int j = warp_id(); j < side; j += WARPS) {
+        const std::uint16_t *row =
+            level + static_cast<std::size_t>(min(max(p.y - reach + j, 0), size.height - 1)) * pitch;
+#pragma unroll 2
+        for (int i = lane_id(); i < side; i += WARP)
+            patch[j * side + i] = __ldg(row + min(max(p.x - reach + i, 0), size.width - 1));
+    }
+}
+
+__device__ unsigned sample(const std::uint16_t *patch, int reach, const Placement &p, int u, int v) {
     const int dx = p.cos * u - p.sin * v + p.fx, dy = p.sin * u + p.cos * v + p.fy;
     const unsigned a = static_cast<unsigned>(dx >> (FRACTION - 8)) & 255u;
     const unsigned b = static_cast<unsigned>(dy >> (FRACTION - 8)) & 255u;
-    const int x = p.x + (dx >> FRACTION), y = p.y + (dy >> FRACTION);
-    const int x0 = min(max(x, 0), size.width - 1), x1 = min(max(x + 1, 0), size.width - 1);
-    const std::uint16_t *above = level + static_cast<std::size_t>(min(max(y, 0), size.height - 1)) * pitch;
-    const std::uint16_t *below = level + static_cast<std::size_t>(min(max(y + 1, 0), size.height - 1)) * pitch;
-    const unsigned top = above[x0] * (256u - a) + above[x1] * a;
-    const unsigned bottom = below[x0] * (256u - a) + below[x1] * a;
+    const int side = 2 * reach + 2;
+    const std::uint16_t *above = patch + (reach + (dy >> FRACTION)) * side + reach + (dx >> FRACTION);
+    const std::uint16_t *below = above + side;
+    const unsigned top = above[0] * (256u - a) + above[1] * a;
+    const unsigned bottom = below[0] * (256u - a) + below[1] * a;
     return top * (256u - b) + bottom * b;
 }
 
-// The word of the descriptor that is this lane's (lanes 0 to 7).
-__device__ std::uint32_t describe(const std::uint16_t *level, int pitch, Extent size, const Placement &p,
-                                  const std::uint64_t *pattern) {
-    std::uint32_t own = 0;
-#pragma unroll 2
-    for (int word = 0; word < 8; ++word) {
-        const std::uint64_t pair = pattern[word * WARP + lane_id()];
-        const auto part = [pair](int i) { return static_cast<int>(static_cast<std::int16_t>(pair >> (16 * i))); };
-        const bool darker =
-            sample(level, pitch, size, p, part(0), part(1)) < sample(level, pitch, size, p, part(2), part(3));
-        const unsigned bits = __ballot_sync(ALL_LANES, darker);
-        if (lane_id() == word) own = bits;
-    }
-    return own;
+// A word of the descriptor, in all lanes.
+__device__ std::uint32_t describe(const std::uint16_t *patch, int reach, const Placement &p, std::uint64_t pair) {
+    const auto part = [pair](int i) { return static_cast<int>(static_cast<std::int16_t>(pair >> (16 * i))); };
+    const bool darker =
+        sample(patch, reach, p, part(0), part(1)) < sample(patch, reach, p, part(2), part(3));
+    return __ballot_sync(ALL_LANES, darker);
 }
 
 }  // namespace
@@ -183,87 +188,107 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP)
     logo_describe(Geometry g, DescribeParams p, const Region *region, const std::uint16_t *levels,
                   const std::uint32_t *chosen, const Counts *counts, Keypoint *slots, Descriptor *slot_descriptors,
                   std::uint8_t *flags) {
-    __shared__ WarpShared shared[WARPS];
-    WarpShared &s = shared[warp_id()];
+    // (2 reach + 2)^2 pixels of the largest pattern.
+    extern __shared__ std::uint16_t patch[];
+    __shared__ Shared s;
     const Region r = *region;
     const std::uint32_t kept = counts->kept;
-    for (std::uint32_t i = blockIdx.x * WARPS + static_cast<std::uint32_t>(warp_id()); i < kept; i += gridDim.x * WARPS) {
-        const std::uint32_t position = chosen[i];
-        std::uint32_t rank = 0;
-        for (std::uint32_t j = static_cast<std::uint32_t>(lane_id()); j < kept; j += WARP) rank += chosen[j] < position;
-        rank = warp_sum(rank);
-        const Place place = place_of(g, r, position);
-        int x = place.x, y = place.y, layer = place.layer;
+    if (blockIdx.x >= kept) return;
+    const std::uint32_t position = chosen[blockIdx.x];
+    const Place place = place_of(g, r, position);
+    int x = place.x, y = place.y, layer = place.layer;
+    const std::uint16_t *own = levels + g.offset[place.octave];
+    const int pitch = static_cast<int>(g.pitch[place.octave]);
+    // One warp refines, which is one step here, where the point rests; the others find its rank.
+    if (warp_id() == 0) {
         Point point;
-        const std::uint16_t *own = levels + g.offset[place.octave];
-        const int pitch = static_cast<int>(g.pitch[place.octave]);
-        // It rests here: one step, accepted.
         newton(own, g.plane[place.octave], pitch, x, y, layer, p.least, p.edge, point);
-        const std::uint16_t *level = own + static_cast<std::size_t>(layer) * g.plane[place.octave];
-        const float in_layers = (static_cast<float>(layer) + point.layer) * 64.0f;
-        const int scale = static_cast<int>(in_layers + 0.5f);
-
-        unsigned angles[MAX_ORIENTATIONS] = {0, 0, 0, 0};
-        int orientations = 1;
-        if (p.oriented) {
-            for (int b = lane_id(); b < BINS; b += WARP) s.bins[b] = 0;
-            __syncwarp();
-            histogram(s, level, pitch, place.size, x, y, p.window_radius[scale], p.window + scale * WINDOW);
-            __syncwarp();
-            orientations = peaks(s, static_cast<int>(p.most_orientations), angles);
-            __syncwarp();
+        if (lane_id() == 0) {
+            s.point = point;
+            s.ranks[0] = 0;
         }
-        const float distance = octave_step(g, place.octave);
-        const float at_x = (static_cast<float>(x) + point.x) * distance;
-        const float at_y = (static_cast<float>(y) + point.y) * distance;
-        Placement to{x, y, static_cast<int>(point.x * 262144.0f), static_cast<int>(point.y * 262144.0f), 0, 0};
-        Extent size = place.size;
-        int size_fixed = p.sigma_fixed[scale], read_pitch = pitch;
-        const std::uint16_t *read = level;
-        if (!p.scaled) {
-            // At the image's own pixels, where there is such an octave.
-            int octave = static_cast<int>(p.unscaled_octave);
-            size = octave < static_cast<int>(g.octaves) ? octave_size(g, r, octave) : Extent{0, 0};
-            if (size.width == 0) size = octave_size(g, r, octave = 0);
-            const float step = octave_step(g, octave);
-            const float u = at_x / step, v = at_y / step;
-            to.x = static_cast<int>(u + 0.5f);
-            to.y = static_cast<int>(v + 0.5f);
-            to.fx = static_cast<int>((u - static_cast<float>(to.x)) * 262144.0f);
-            to.fy = static_cast<int>((v - static_cast<float>(to.y)) * 262144.0f);
-            size_fixed = 2 << 10;
-            read_pitch = static_cast<int>(g.pitch[octave]);
-            read = levels + g.offset[octave] + p.unscaled_layer * g.plane[octave];
-        }
-        const int reach = (size_fixed * 12 >> 10) + 2;
-        const bool inside = to.x >= reach && to.x + reach < size.width && to.y >= reach && to.y + reach < size.height;
-        const std::size_t slot = static_cast<std::size_t>(rank) * p.each;
-        if (!p.drop || inside) {
+        for (int b = lane_id(); b < BINS; b += WARP) s.bins[b] = 0;
+    } else {
+        std::uint32_t rank = 0;
+#pragma unroll 4
+        for (std::uint32_t j = threadIdx.x - WARP; j < kept; j += (WARPS - 1) * WARP)
+            rank += __ldg(chosen + j) < position ? 1u : 0u;
+        rank = warp_sum(rank);
+        if (lane_id() == 0) s.ranks[warp_id()] = rank;
+    }
+    __syncthreads();
+    const Point point = s.point;
+    std::uint32_t rank = 0;
 #pragma unroll
-            for (int o = 0; o < MAX_ORIENTATIONS; ++o) {
-                if (o >= orientations) continue;
-                to.cos = (size_fixed * p.turn[angles[o]] + (1 << 13)) >> 14;
-                to.sin = (size_fixed * p.turn[ANGLES + angles[o]] + (1 << 13)) >> 14;
-                const std::uint32_t word = describe(read, read_pitch, size, to, p.pattern);
-                if (lane_id() < 8) slot_descriptors[slot + o].words[lane_id()] = word;
-                if (lane_id() == 0) {
-                    Keypoint k;
-                    k.x = fminf(fmaxf(at_x, 0.0f), static_cast<float>(r.width - 1)) + static_cast<float>(r.x);
-                    k.y = fminf(fmaxf(at_y, 0.0f), static_cast<float>(r.height - 1)) + static_cast<float>(r.y);
-                    k.sigma = p.sigma[scale] * distance;
-                    k.response = fabsf(point.value) / 64.0f;
-                    k.angle = angles[o];
-                    k.octave = place.octave - static_cast<int>(g.upsample);
-                    k.layer = static_cast<std::uint32_t>(layer);
-                    k.sign = point.value > 0.0f ? 1 : -1;
-                    slots[slot + o] = k;
-                }
+    for (int w = 0; w < WARPS; ++w) rank += s.ranks[w];
+    const std::uint16_t *level = own + static_cast<std::size_t>(layer) * g.plane[place.octave];
+    const float in_layers = (static_cast<float>(layer) + point.layer) * 64.0f;
+    const int scale = static_cast<int>(in_layers + 0.5f);
+
+    unsigned angles[MAX_ORIENTATIONS] = {0, 0, 0, 0};
+    int orientations = 1;
+    if (p.oriented) {
+        histogram(s, level, pitch, place.size, x, y, p.window_radius[scale], p.window + scale * WINDOW);
+        __syncthreads();
+        orientations = peaks(s, static_cast<int>(p.most_orientations), angles);
+    }
+    const float distance = octave_step(g, place.octave);
+    const float at_x = (static_cast<float>(x) + point.x) * distance;
+    const float at_y = (static_cast<float>(y) + point.y) * distance;
+    Placement to{x, y, static_cast<int>(point.x * 262144.0f), static_cast<int>(point.y * 262144.0f), 0, 0};
+    Extent size = place.size;
+    int size_fixed = p.sigma_fixed[scale], read_pitch = pitch;
+    const std::uint16_t *read = level;
+    if (!p.scaled) {
+        // At the image's own pixels, where there is such an octave.
+        int octave = static_cast<int>(p.unscaled_octave);
+        size = octave < static_cast<int>(g.octaves) ? octave_size(g, r, octave) : Extent{0, 0};
+        if (size.width == 0) size = octave_size(g, r, octave = 0);
+        const float step = octave_step(g, octave);
+        const float u = at_x / step, v = at_y / step;
+        to.x = static_cast<int>(u + 0.5f);
+        to.y = static_cast<int>(v + 0.5f);
+        to.fx = static_cast<int>((u - static_cast<float>(to.x)) * 262144.0f);
+        to.fy = static_cast<int>((v - static_cast<float>(to.y)) * 262144.0f);
+        size_fixed = 2 << 10;
+        read_pitch = static_cast<int>(g.pitch[octave]);
+        read = levels + g.offset[octave] + p.unscaled_layer * g.plane[octave];
+    }
+    const int reach = (size_fixed * 12 >> 10) + 2;
+    const bool inside = to.x >= reach && to.x + reach < size.width && to.y >= reach && to.y + reach < size.height;
+    const std::size_t slot = static_cast<std::size_t>(rank) * p.each;
+    if (!p.drop || inside) {
+        fetch(patch, read, read_pitch, size, to, reach);
+        __syncthreads();
+#pragma unroll
+        for (int o = 0; o < MAX_ORIENTATIONS; ++o) {
+            if (o >= orientations) continue;
+            to.cos = (size_fixed * p.turn[angles[o]] + (1 << 13)) >> 14;
+            to.sin = (size_fixed * p.turn[ANGLES + angles[o]] + (1 << 13)) >> 14;
+#pragma unroll
+            for (int word = 0; word < 8; word += WARPS) {
+                const int own_word = word + warp_id();
+                const std::uint64_t pair = __ldg(p.pattern + own_word * WARP + lane_id());
+                const std::uint32_t bits = describe(patch, reach, to, pair);
+                if (lane_id() == 0) slot_descriptors[slot + o].words[own_word] = bits;
+            }
+            if (threadIdx.x == 0) {
+                Keypoint k;
+                k.x = fminf(fmaxf(at_x, 0.0f), static_cast<float>(r.width - 1)) + static_cast<float>(r.x);
+                k.y = fminf(fmaxf(at_y, 0.0f), static_cast<float>(r.height - 1)) + static_cast<float>(r.y);
+                k.sigma = p.sigma[scale] * distance;
+                k.response = fabsf(point.value) / 64.0f;
+                k.angle = angles[o];
+                k.octave = place.octave - static_cast<int>(g.upsample);
+                k.layer = static_cast<std::uint32_t>(layer);
+                k.sign = point.value > 0.0f ? 1 : -1;
+                slots[slot + o] = k;
             }
         }
-        if (lane_id() == 0) {
-            const unsigned stay = p.drop && !inside ? 0u : (1u << orientations) - 1u;
-            flags[rank] = static_cast<std::uint8_t>(static_cast<unsigned>(orientations) | stay << 4);
-        }
+    }
+    if (threadIdx.x == 0) {
+        const unsigned stay = p.drop && !inside ? 0u : (1u << orientations) - 1u;
+        flags[rank] = static_cast<std::uint8_t>(static_cast<unsigned>(orientations) | stay << 4);
     }
 }
 

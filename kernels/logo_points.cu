@@ -49,13 +49,17 @@ __device__ void extrema(ExtremaShared &shared, const Geometry &g, const Region &
     const std::size_t plane = g.plane[octave];
     const std::uint16_t *level = levels + g.offset[octave];
     if (threadIdx.x == 0) shared.listed = 0;
-    for (int i = static_cast<int>(threadIdx.x); i < (TILE_W + 2) * (TILE_H + 2); i += THREADS) {
+    constexpr int AROUND = (TILE_W + 2) * (TILE_H + 2);
+#pragma unroll
+    for (int n = 0; n < (AROUND + THREADS - 1) / THREADS; ++n) {
+        const int i = static_cast<int>(threadIdx.x) + n * THREADS;
+        if (i >= AROUND) continue;
         const int u = i % (TILE_W + 2), v = i / (TILE_W + 2);
         const int x = min(max(x0 + u - 1, 0), size.width - 1), y = min(max(y0 + v - 1, 0), size.height - 1);
         const std::uint16_t *pixel = level + static_cast<std::size_t>(y) * g.pitch[octave] + x;
         int grey[S + 3];
 #pragma unroll
-        for (int l = 0; l < S + 3; ++l) grey[l] = pixel[static_cast<std::size_t>(l) * plane];
+        for (int l = 0; l < S + 3; ++l) grey[l] = __ldg(pixel + static_cast<std::size_t>(l) * plane);
 #pragma unroll
         for (int l = 0; l < S + 2; ++l) d[l][v][u] = static_cast<std::int16_t>(grey[l + 1] - grey[l]);
     }

@@ -213,9 +213,8 @@ fn brighter_is_the_same() {
 
 #[test]
 fn more_contrast_with_a_threshold_to_match_is_the_same() {
-    let dim = Image::from_fn(200, 150, |x, y| {
-        picture(Size::new(200, 150), 5).get(x, y) / 4
-    });
+    let image = picture(Size::new(200, 150), 5);
+    let dim = Image::from_fn(200, 150, |x, y| image.get(x, y) / 4);
     let strong = Image::from_fn(200, 150, |x, y| dim.get(x, y) * 4);
     let of = |contrast, image: &Image<u8>| {
         let params = FeatureParams {

@@ -7,6 +7,9 @@ use crate::frame::Size;
 
 const LANES: usize = 16;
 
+/// Scale of keypoints that are described without their own, 1/1024 px: a patch 48 px wide.
+pub const UNSCALED: i32 = 2 << 10;
+
 /// Fraction bits of positions in a level.
 pub const FRACTION: u32 = 18;
 
@@ -41,9 +44,14 @@ impl Placement {
             fraction: offset.map(|o| (o * (1 << FRACTION) as f32) as i32),
             cos: product(scale, cos),
             sin: product(scale, sin),
-            // Rounding may add a pixel, the offset another.
-            reach: ((scale * REACH) >> 10) + 2,
+            reach: Self::reach(scale),
         }
+    }
+
+    /// Pixels that a pattern of `scale` in 1/1024 px reaches from its pixel; rounding may add one,
+    /// the offset another.
+    pub const fn reach(scale: i32) -> i32 {
+        ((scale * REACH) >> 10) + 2
     }
 
     /// Whether every point of the pattern lies inside a level of this size.

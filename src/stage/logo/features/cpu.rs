@@ -430,12 +430,12 @@ fn place(
         let size = octaves.sizes[usize::from(candidate.octave)];
         return (Placement::new(x, y, [dx, dy], scale, turn), size);
     }
-    // At the image's own pixels, as if the scale were 2 px: a patch 48 px wide.
+    // At the image's own pixels.
     let octave = image_octave(octaves);
     let at = [candidate.x, candidate.y].map(|v| v / octaves.step(octave));
     let pixel = at.map(|v| (v + 0.5) as i32);
     let offset = [at[0] - pixel[0] as f32, at[1] - pixel[1] as f32];
-    let place = Placement::new(pixel[0], pixel[1], offset, 2 << 10, turn);
+    let place = Placement::new(pixel[0], pixel[1], offset, brief::UNSCALED, turn);
     (place, octaves.sizes[octave])
 }
 

@@ -1,8 +1,9 @@
 //! Features and matches on the GPU (`kernels/logo_*.cu`): the CPU's bytes, no step on the host.
 use super::{
     ANGLES, Descriptor, FeatureError, FeatureParams, Features, MAX_OCTAVES, MAX_ORIENTATIONS, Mode,
+    brief::{Placement, UNSCALED},
     cpu::{least_value, unscaled_layer},
-    tables::{MAX_RADIUS, Octaves, Tables, WINDOW, Weights},
+    tables::{MAX_RADIUS, Octaves, SCALE_STEPS, Tables, WINDOW, Weights},
 };
 use crate::{
     cuda::{
@@ -15,7 +16,7 @@ use crate::{
 
 /// Tiles of the blur, threads of its blocks.
 const BLUR_TILE: (usize, usize) = (64, 32);
-const BLUR_THREADS: u32 = 128;
+const BLUR_THREADS: u32 = 256;
 /// Radii that the blur is compiled for.
 const RADII: [usize; 9] = [2, 3, 4, 5, 6, 8, 10, 13, 16];
 /// Tiles of the search for extrema.
@@ -24,8 +25,7 @@ const EXTREMA_THREADS: u32 = 256;
 const REFINE_THREADS: u32 = 128;
 const CELL_THREADS: u32 = 256;
 const SELECT_THREADS: u32 = 1024;
-/// Points of a block of `logo_describe`, and its threads.
-const DESCRIBE_POINTS: usize = 4;
+/// Threads of a block of `logo_describe`, which has one point.
 const DESCRIBE_THREADS: u32 = 128;
 const GATHER_THREADS: u32 = 256;
 /// Queries of a block of `logo_match`, and its threads.
@@ -124,16 +124,9 @@ device_struct! {
         level: u32,
         source: u32,
         radius: u32,
-        blocks_x: u32,
-        blocks: u32,
+        reserved: [u32; 2],
         weights: [f32; MAX_RADIUS + 1],
         whole_weights: [u32; MAX_RADIUS + 1],
-    }
-}
-
-device_struct! {
-    struct Jobs {
-        job: [Job; 2],
     }
 }
 
@@ -176,7 +169,7 @@ device_struct! {
 
 type Blur = Function<(
     Geometry,
-    Jobs,
+    Job,
     DevicePtr<[u32; 4]>,
     DevicePtr<u8>,
     DevicePtr<u16>,
@@ -320,22 +313,25 @@ pub struct Plan {
     size: Size,
     bytes: u64,
     geometry: Geometry,
-    /// Launches of the blur, in order; those of one launch do not need each other.
-    blurs: Vec<(Jobs, LaunchShape)>,
-    /// After how many of these the first octave's levels are there.
-    first_ready: usize,
+    /// Of each octave the levels up to the one that the next octave starts from, then the others.
+    blurs: Vec<[Vec<(Job, LaunchShape)>; 2]>,
     tiles: [Option<(Tiles, LaunchShape)>; 2],
     cells: Cells,
     number_of_cells: usize,
     most: u32,
     each: u32,
+    /// Shared memory for the pixels that the largest pattern reaches.
+    patch_bytes: u32,
     pretest: i32,
     least: f32,
     edge: f32,
     describe_params: DescribeParams,
     kernels: Kernels,
     buffers: Buffers,
+    upper: Stream,
     side: Stream,
+    started: Event,
+    ready: Event,
     forked: Event,
     joined: Event,
     sms: u32,
@@ -394,7 +390,7 @@ impl Plan {
         let stream = Stream::new(context, crate::cuda::Priority::Normal)?;
         let intervals = usize::from(params.intervals);
         let (geometry, pixels) = geometry(params, &octaves);
-        let (blurs, first_ready) = blurs(&tables, &octaves, intervals);
+        let blurs = blurs(&tables, &octaves, intervals);
 
         let area = |s: &Size| s.area();
         let positions = octaves.sizes.iter().map(area).sum::<usize>() * intervals;
@@ -467,7 +463,8 @@ impl Plan {
         let points = Module::load(context, "logo_points")?;
         let describe = Module::load(context, "logo_describe")?;
         let blur: Blur = Module::load(context, "logo_blur")?.function("logo_blur")?;
-        let shared = blurs.iter().map(|b| b.1.shared).max().unwrap_or(0);
+        let launches = blurs.iter().flatten().flatten();
+        let shared = launches.map(|b| b.1.shared).max().unwrap_or(0);
         blur.allow_shared(shared)?;
         let plan = Self {
             size,
@@ -478,7 +475,6 @@ impl Plan {
             ],
             geometry,
             blurs,
-            first_ready,
             cells: Cells {
                 side: params.cell_px,
                 budget: params.cell_budget,
@@ -486,6 +482,14 @@ impl Plan {
             number_of_cells,
             most: params.max_keypoints,
             each: each as u32,
+            patch_bytes: {
+                let largest = match params.scaled {
+                    true => tables.sigma_fixed[intervals * SCALE_STEPS + SCALE_STEPS / 2 + 1],
+                    false => UNSCALED,
+                };
+                let side = 2 * Placement::reach(largest) as u32 + 2;
+                2 * side * side
+            },
             pretest: tables.pretest,
             least: least_value(params),
             edge: params.edge_ratio,
@@ -537,6 +541,9 @@ impl Plan {
                 },
             },
             side: Stream::new(context, crate::cuda::Priority::High)?,
+            upper: Stream::new(context, crate::cuda::Priority::High)?,
+            started: Event::for_order(context, false)?,
+            ready: Event::for_order(context, false)?,
             forked: Event::for_order(context, false)?,
             joined: Event::for_order(context, false)?,
             sms: context.sms(),
@@ -592,8 +599,11 @@ impl Plan {
         }
         let (b, k) = (&self.buffers, &self.kernels);
         let (region, levels, counts) = (b.region.ptr(), b.levels.ptr(), b.found.counts.ptr());
-        stream.fill(&b.found.counts.view::<u32>()?, 0)?;
-        stream.fill(&b.claims, 0)?;
+        // Nothing of this is needed before the extrema.
+        stream.record(&self.started)?;
+        self.side.wait(&self.started)?;
+        self.side.fill(&b.found.counts.view::<u32>()?, 0)?;
+        self.side.fill(&b.claims, 0)?;
         let extrema = |stream: &Stream, (tiles, shape): &(Tiles, LaunchShape)| {
             k.extrema.launch(
                 stream,
@@ -609,27 +619,36 @@ impl Plan {
                 ),
             )
         };
-        for (i, (jobs, shape)) in self.blurs.iter().enumerate() {
-            k.blur.launch(
-                stream,
-                *shape,
-                &(self.geometry, *jobs, region, image.ptr(), levels),
-            )?;
-            // The first octave has most of the pixels: its extrema beside the coarser octaves.
-            if i + 1 == self.first_ready
+        // The next octave waits for a part of the levels only: the others beside it, and the extrema
+        // of the first octave, which has most of the pixels, beside all others.
+        for (octave, [first, rest]) in self.blurs.iter().enumerate() {
+            let blur = |stream: &Stream, (job, shape): &(Job, LaunchShape)| {
+                k.blur.launch(
+                    stream,
+                    *shape,
+                    &(self.geometry, *job, region, image.ptr(), levels),
+                )
+            };
+            first.iter().try_for_each(|job| blur(stream, job))?;
+            stream.record(&self.ready)?;
+            self.upper.wait(&self.ready)?;
+            rest.iter().try_for_each(|job| blur(&self.upper, job))?;
+            if octave == 0
                 && let Some(tiles) = &self.tiles[0]
             {
-                stream.record(&self.forked)?;
+                self.upper.record(&self.forked)?;
                 self.side.wait(&self.forked)?;
                 extrema(&self.side, tiles)?;
                 self.side.record(&self.joined)?;
             }
         }
+        self.upper.record(&self.ready)?;
+        stream.wait(&self.ready)?;
         mark("blurs")?;
+        stream.wait(&self.joined)?;
         if let Some(tiles) = &self.tiles[1] {
             extrema(stream, tiles)?;
         }
-        stream.wait(&self.joined)?;
         mark("extrema")?;
         k.refine.launch(
             stream,
@@ -679,7 +698,7 @@ impl Plan {
         let most = self.most as usize;
         k.describe.launch(
             stream,
-            LaunchShape::linear(most.div_ceil(DESCRIBE_POINTS) as u32, DESCRIBE_THREADS),
+            LaunchShape::linear(self.most, DESCRIBE_THREADS).with_shared(self.patch_bytes),
             &(
                 self.geometry,
                 self.describe_params,
@@ -735,15 +754,14 @@ fn geometry(params: &FeatureParams, octaves: &Octaves) -> (Geometry, usize) {
     (geometry, pixels)
 }
 
-/// The launches of the blur: as soon as the level is there that an octave starts from, its levels
-/// are made beside the last ones of the octave before.
+/// The launches of the blur, by octave: levels up to the one that the next octave starts from, then
+/// the others.
 fn blurs(
     tables: &Tables,
     octaves: &Octaves,
     intervals: usize,
-) -> (Vec<(Jobs, LaunchShape)>, usize) {
-    let levels = intervals + 3;
-    let job = |octave: usize, level: usize, source: u32, weights: &Weights| {
+) -> Vec<[Vec<(Job, LaunchShape)>; 2]> {
+    let launch = |octave: usize, level: usize, source: u32, weights: &Weights| {
         let size = octaves.sizes[octave];
         let radius = RADII.into_iter().find(|&r| r >= weights.radius());
         let radius = radius.unwrap_or(MAX_RADIUS);
@@ -752,8 +770,7 @@ fn blurs(
             level: level as u32,
             source,
             radius: radius as u32,
-            blocks_x: size.width.div_ceil(BLUR_TILE.0) as u32,
-            blocks: (size.width.div_ceil(BLUR_TILE.0) * size.height.div_ceil(BLUR_TILE.1)) as u32,
+            reserved: [0; 2],
             weights: [0.0; MAX_RADIUS + 1],
             whole_weights: [0; MAX_RADIUS + 1],
         };
@@ -761,43 +778,30 @@ fn blurs(
             job.weights[i] = w as f32;
             job.whole_weights[i] = w;
         }
-        job
+        let reach = radius.next_multiple_of(4);
+        let pairs = (BLUR_TILE.0 + 2 * reach) / 2;
+        let sums = (BLUR_TILE.0 + 2 * reach) | 1;
+        let shape = LaunchShape {
+            grid: [
+                size.width.div_ceil(BLUR_TILE.0) as u32,
+                size.height.div_ceil(BLUR_TILE.1) as u32,
+                1,
+            ],
+            block: [BLUR_THREADS, 1, 1],
+            shared: 4 * (pairs * (BLUR_TILE.1 + 2 * radius) + sums * BLUR_TILE.1) as u32,
+        };
+        (job, shape)
     };
-    let first = job(0, 0, 2, &tables.base);
-    // Step at which a level is made: the first octave's level 0 is made at step 0.
-    let mut steps = vec![vec![first]];
-    for octave in 0..octaves.sizes.len() {
-        for level in 1..levels {
-            let step = octave * intervals + level;
-            let source = u32::from(octave > 0 && level == 1);
-            if steps.len() <= step {
-                steps.resize(step + 1, Vec::new());
-            }
-            steps[step].push(job(octave, level, source, &tables.steps[level - 1]));
-        }
-    }
-    let launches = steps.into_iter().map(|jobs| {
-        let shared = |r: usize| {
-            let even = r.next_multiple_of(2);
-            let pairs = (BLUR_TILE.0 + 2 * even) / 2;
-            let sums = (BLUR_TILE.0 + 2 * even) | 1;
-            4 * (pairs * (BLUR_TILE.1 + 2 * r) + sums * BLUR_TILE.1)
-        };
-        let bytes = jobs.iter().map(|j| shared(j.radius as usize)).max();
-        let blocks = jobs.iter().map(|j| j.blocks).sum();
-        let (Some(&a), b) = (jobs.first(), jobs.get(1)) else {
-            unreachable!("every step makes a level");
-        };
-        let shape =
-            LaunchShape::linear(blocks, BLUR_THREADS).with_shared(bytes.unwrap_or(0) as u32);
-        (
-            Jobs {
-                job: [a, b.copied().unwrap_or(a)],
-            },
-            shape,
-        )
-    });
-    (launches.collect(), levels)
+    let octave = |octave: usize| {
+        let base = (octave == 0).then(|| launch(0, 0, 2, &tables.base));
+        let mut levels = tables.steps.iter().enumerate().map(|(i, weights)| {
+            let source = u32::from(octave > 0 && i == 0);
+            launch(octave, i + 1, source, weights)
+        });
+        let first = base.into_iter().chain(levels.by_ref().take(intervals));
+        [first.collect(), levels.collect()]
+    };
+    (0..octaves.sizes.len()).map(octave).collect()
 }
 
 /// The search for extrema of octaves `from..end`; `None` where there are none.
