@@ -126,13 +126,13 @@ fn a_drive_is_driving() {
 }
 
 #[test]
-fn another_car_that_follows_a_lorry_is_driving() {
+fn waiting_at_a_red_light_beside_a_rolling_lorry_is_still() {
     let Some(dir) = common::data("logo_kravag_truck") else {
         return;
     };
     let frames = (62..66).map(|i| read(&dir.join(format!("frames/{i:010}.png"))));
     let found = states(&drive(frames));
-    assert_eq!(found[1..], [MotionState::Driving; 3]);
+    assert_eq!(found[1..], [MotionState::Still; 3]);
 }
 
 #[test]
