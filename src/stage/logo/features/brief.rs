@@ -107,15 +107,16 @@ pub(super) fn describe(
                     (parts[0][lane], parts[1][lane]) = (fx, fy);
                 }
                 let grey = at.map(|at| at.map(|i| u32::from(level[i as usize])));
-                for lane in 0..LANES {
+                for (lane, value) in values.iter_mut().enumerate() {
                     let (fx, fy) = (parts[0][lane], parts[1][lane]);
                     let above = grey[0][lane] * (256 - fx) + grey[1][lane] * fx;
                     let below = grey[2][lane] * (256 - fx) + grey[3][lane] * fx;
-                    values[lane] = above * (256 - fy) + below * fy;
+                    *value = above * (256 - fy) + below * fy;
                 }
             }
-            for lane in 0..LANES {
-                *word |= u32::from(values[0][lane] < values[1][lane]) << (half * LANES + lane);
+            let [first, second] = values;
+            for (lane, (first, second)) in first.iter().zip(second).enumerate() {
+                *word |= u32::from(*first < second) << (half * LANES + lane);
             }
         }
     }

@@ -189,7 +189,7 @@ impl Plan {
             strongest,
             ..
         } = self;
-        let isa = self.isa;
+        let (isa, strongest) = (self.isa, &*strongest);
         let lock = || strongest.lock().unwrap_or_else(PoisonError::into_inner);
         lock().begin(region);
         let found = AtomicUsize::new(0);

@@ -1,9 +1,8 @@
 //! Features and matches on the GPU (`kernels/logo_*.cu`): the CPU's bytes, no step on the host.
 use super::{
     ANGLES, Descriptor, FeatureError, FeatureParams, Features, MAX_OCTAVES, MAX_ORIENTATIONS, Mode,
-    brief::{Placement, UNSCALED},
     cpu::{least_value, unscaled_layer},
-    tables::{MAX_RADIUS, Octaves, SCALE_STEPS, Tables, WINDOW, Weights},
+    tables::{MAX_RADIUS, Octaves, Tables, WINDOW, Weights},
 };
 use crate::{
     cuda::{
@@ -133,9 +132,7 @@ device_struct! {
 device_struct! {
     struct Tiles {
         octave: u32,
-        end: u32,
-        blocks_x: [u32; MAX_OCTAVES],
-        blocks: [u32; MAX_OCTAVES],
+        blocks_x: u32,
     }
 }
 
@@ -315,13 +312,12 @@ pub struct Plan {
     geometry: Geometry,
     /// Of each octave the levels up to the one that the next octave starts from, then the others.
     blurs: Vec<[Vec<(Job, LaunchShape)>; 2]>,
-    tiles: [Option<(Tiles, LaunchShape)>; 2],
+    /// The search for extrema, by octave.
+    tiles: Vec<(Tiles, LaunchShape)>,
     cells: Cells,
     number_of_cells: usize,
     most: u32,
     each: u32,
-    /// Shared memory for the pixels that the largest pattern reaches.
-    patch_bytes: u32,
     pretest: i32,
     least: f32,
     edge: f32,
@@ -469,10 +465,9 @@ impl Plan {
         let plan = Self {
             size,
             bytes,
-            tiles: [
-                tiles(&octaves, 0, 1),
-                tiles(&octaves, 1, octaves.sizes.len()),
-            ],
+            tiles: (0..octaves.sizes.len())
+                .map(|o| tiles(&octaves, o))
+                .collect(),
             geometry,
             blurs,
             cells: Cells {
@@ -482,14 +477,6 @@ impl Plan {
             number_of_cells,
             most: params.max_keypoints,
             each: each as u32,
-            patch_bytes: {
-                let largest = match params.scaled {
-                    true => tables.sigma_fixed[intervals * SCALE_STEPS + SCALE_STEPS / 2 + 1],
-                    false => UNSCALED,
-                };
-                let side = 2 * Placement::reach(largest) as u32 + 2;
-                2 * side * side
-            },
             pretest: tables.pretest,
             least: least_value(params),
             edge: params.edge_ratio,
@@ -540,8 +527,8 @@ impl Plan {
                     counts: arena.buffer(counts)?,
                 },
             },
-            side: Stream::new(context, crate::cuda::Priority::High)?,
-            upper: Stream::new(context, crate::cuda::Priority::High)?,
+            side: Stream::new(context, crate::cuda::Priority::Normal)?,
+            upper: Stream::new(context, crate::cuda::Priority::Normal)?,
             started: Event::for_order(context, false)?,
             ready: Event::for_order(context, false)?,
             forked: Event::for_order(context, false)?,
@@ -633,23 +620,13 @@ impl Plan {
             stream.record(&self.ready)?;
             self.upper.wait(&self.ready)?;
             rest.iter().try_for_each(|job| blur(&self.upper, job))?;
-            if octave == 0
-                && let Some(tiles) = &self.tiles[0]
-            {
-                self.upper.record(&self.forked)?;
-                self.side.wait(&self.forked)?;
-                extrema(&self.side, tiles)?;
-                self.side.record(&self.joined)?;
-            }
+            self.upper.record(&self.forked)?;
+            self.side.wait(&self.forked)?;
+            extrema(&self.side, &self.tiles[octave])?;
         }
-        self.upper.record(&self.ready)?;
-        stream.wait(&self.ready)?;
-        mark("blurs")?;
+        self.side.record(&self.joined)?;
         stream.wait(&self.joined)?;
-        if let Some(tiles) = &self.tiles[1] {
-            extrema(stream, tiles)?;
-        }
-        mark("extrema")?;
+        mark("blurs and extrema")?;
         k.refine.launch(
             stream,
             LaunchShape::linear(4 * self.sms, REFINE_THREADS),
@@ -698,7 +675,7 @@ impl Plan {
         let most = self.most as usize;
         k.describe.launch(
             stream,
-            LaunchShape::linear(self.most, DESCRIBE_THREADS).with_shared(self.patch_bytes),
+            LaunchShape::linear(self.most, DESCRIBE_THREADS),
             &(
                 self.geometry,
                 self.describe_params,
@@ -804,24 +781,16 @@ fn blurs(
     (0..octaves.sizes.len()).map(octave).collect()
 }
 
-/// The search for extrema of octaves `from..end`; `None` where there are none.
-fn tiles(octaves: &Octaves, from: usize, end: usize) -> Option<(Tiles, LaunchShape)> {
-    if from >= end {
-        return None;
-    }
-    let mut tiles = Tiles {
-        octave: from as u32,
-        end: end as u32,
-        blocks_x: [0; MAX_OCTAVES],
-        blocks: [0; MAX_OCTAVES],
+/// The search for extrema of an octave.
+fn tiles(octaves: &Octaves, octave: usize) -> (Tiles, LaunchShape) {
+    let size = octaves.sizes[octave];
+    let blocks_x = size.width.div_ceil(EXTREMA_TILE.0) as u32;
+    let blocks = blocks_x * size.height.div_ceil(EXTREMA_TILE.1) as u32;
+    let tiles = Tiles {
+        octave: octave as u32,
+        blocks_x,
     };
-    let mut all = 0;
-    for (i, size) in octaves.sizes.iter().enumerate().take(end).skip(from) {
-        tiles.blocks_x[i] = size.width.div_ceil(EXTREMA_TILE.0) as u32;
-        tiles.blocks[i] = tiles.blocks_x[i] * size.height.div_ceil(EXTREMA_TILE.1) as u32;
-        all += tiles.blocks[i];
-    }
-    Some((tiles, LaunchShape::linear(all, EXTREMA_THREADS)))
+    (tiles, LaunchShape::linear(blocks, EXTREMA_THREADS))
 }
 
 /// Matches descriptors on the device.
