@@ -359,7 +359,7 @@ fn compare(params: &Params, kind: PixelKind, size: Size, frames: u64, seed: u64,
         let image = picture(kind, size, seed, t);
         let mut bits = random(seed ^ t);
         let known = known
-            .then(|| Image::from_fn(size.width, size.height, |_, _| u8::from(bits() % 8 == 0)));
+            .then(|| Image::from_fn(size.width, size.height, |_, _| u8::from(bits().is_multiple_of(8))));
         let input = Input {
             image: &image,
             motion: &motion,
