@@ -125,10 +125,10 @@ __device__ void blur_tile(const Job &job, const Source &source, Extent size, int
                     tile[(R + j) * PAIRS + RE / 2 + p];
         }
     }
-    constexpr int RUN = 4;
-#pragma unroll 1
-    for (int i = static_cast<int>(threadIdx.x); i < PAIRS * (TILE_H / RUN); i += THREADS) {
-        const int p = i % PAIRS, first = i / PAIRS * RUN;
+    constexpr int RUN = 8;
+    static_assert(PAIRS * (TILE_H / RUN) <= THREADS, "a thread a run of pixels down two columns");
+    if (static_cast<int>(threadIdx.x) < PAIRS * (TILE_H / RUN)) {
+        const int p = static_cast<int>(threadIdx.x) % PAIRS, first = static_cast<int>(threadIdx.x) / PAIRS * RUN;
         float low[RUN], high[RUN];
 #pragma unroll
         for (int o = 0; o < RUN; ++o) low[o] = high[o] = MAGIC;
@@ -179,7 +179,7 @@ __device__ void blur_tile(const Job &job, const Source &source, Extent size, int
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(THREADS, 5)
+extern "C" __global__ void __launch_bounds__(THREADS, 4)
     logo_blur(Geometry g, Job job, const Region *region, const std::uint8_t *image, std::uint16_t *levels) {
     extern __shared__ std::uint32_t shared[];
     const Region r = *region;

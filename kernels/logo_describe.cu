@@ -60,9 +60,7 @@ __device__ void direction(int dx, int dy, unsigned &bin, unsigned &length) {
 
 struct Shared {
     std::uint32_t bins[BINS];
-    std::uint32_t smooth[BINS];
-    unsigned angles[MAX_ORIENTATIONS];
-    int orientations;
+    std::uint32_t smooth[WARPS][BINS];
     std::uint32_t ranks[WARPS];
     Point point;
 };
@@ -89,10 +87,10 @@ __device__ void histogram(Shared &s, const std::uint16_t *level, int pitch, Exte
     }
 }
 
-// Directions of a histogram, as orientation::peaks; one warp.
-__device__ void peaks(Shared &s, int most) {
+// Directions of a histogram, as orientation::peaks; the same in all threads.
+__device__ int peaks(Shared &s, int most, unsigned *angles) {
     const int lane = lane_id();
-    std::uint32_t *smooth = s.smooth;
+    std::uint32_t *smooth = s.smooth[warp_id()];
     unsigned value[2] = {0, 0};
     for (int half = 0; half < 2; ++half) {
         const int i = lane + half * WARP;
@@ -125,21 +123,21 @@ __device__ void peaks(Shared &s, int most) {
         if (own[0] == best) own[0] = 0;
         if (own[1] == best) own[1] = 0;
     }
-    // A lane a peak, in order of their bins.
-    const int count = __popcll(chosen);
-    if (lane == 0) {
-        s.orientations = max(count, 1);
-        s.angles[0] = 0;
+    int n = 0;
+#pragma unroll
+    for (int slot = 0; slot < MAX_ORIENTATIONS; ++slot) {
+        angles[slot] = 0;
+        if (chosen == 0) continue;
+        const int i = __ffsll(static_cast<long long>(chosen)) - 1;
+        chosen &= chosen - 1;
+        const float l = static_cast<float>(smooth[(i + BINS - 1) % BINS]);
+        const float c = static_cast<float>(smooth[i]), r = static_cast<float>(smooth[(i + 1) % BINS]);
+        const float offset = 0.5f * (l - r) / (l - 2.0f * c + r);
+        const float angle = (static_cast<float>(i) + offset) * (static_cast<float>(ANGLES) / static_cast<float>(BINS));
+        angles[slot] = static_cast<unsigned>(static_cast<int>(angle + static_cast<float>(ANGLES) + 0.5f) % ANGLES);
+        n = slot + 1;
     }
-    __syncwarp();
-    if (lane >= count) return;
-    for (int skip = 0; skip < lane; ++skip) chosen &= chosen - 1;
-    const int i = __ffsll(static_cast<long long>(chosen)) - 1;
-    const float l = static_cast<float>(smooth[(i + BINS - 1) % BINS]);
-    const float c = static_cast<float>(smooth[i]), r = static_cast<float>(smooth[(i + 1) % BINS]);
-    const float offset = 0.5f * (l - r) / (l - 2.0f * c + r);
-    const float angle = (static_cast<float>(i) + offset) * (static_cast<float>(ANGLES) / static_cast<float>(BINS));
-    s.angles[lane] = static_cast<unsigned>(static_cast<int>(angle + static_cast<float>(ANGLES) + 0.5f) % ANGLES);
+    return n > 0 ? n : 1;
 }
 
 // Where a descriptor reads, as brief::Placement.
@@ -147,46 +145,26 @@ struct Placement {
     int x, y, fx, fy, cos, sin;
 };
 
-template <bool INSIDE>
 __device__ unsigned sample(const std::uint16_t *level, int pitch, Extent size, const Placement &p, int u, int v) {
     const int dx = p.cos * u - p.sin * v + p.fx, dy = p.sin * u + p.cos * v + p.fy;
     const unsigned a = static_cast<unsigned>(dx >> (FRACTION - 8)) & 255u;
     const unsigned b = static_cast<unsigned>(dy >> (FRACTION - 8)) & 255u;
     const int x = p.x + (dx >> FRACTION), y = p.y + (dy >> FRACTION);
-    unsigned grey[4];
-    if (INSIDE) {
-        const std::uint16_t *at = level + (y * pitch + x);
-        grey[0] = __ldg(at);
-        grey[1] = __ldg(at + 1);
-        grey[2] = __ldg(at + pitch);
-        grey[3] = __ldg(at + pitch + 1);
-    } else {
-        const int x0 = min(max(x, 0), size.width - 1), x1 = min(max(x + 1, 0), size.width - 1);
-        const int y0 = min(max(y, 0), size.height - 1), y1 = min(max(y + 1, 0), size.height - 1);
-        grey[0] = __ldg(level + (y0 * pitch + x0));
-        grey[1] = __ldg(level + (y0 * pitch + x1));
-        grey[2] = __ldg(level + (y1 * pitch + x0));
-        grey[3] = __ldg(level + (y1 * pitch + x1));
-    }
-    const unsigned top = grey[0] * (256u - a) + grey[1] * a;
-    const unsigned bottom = grey[2] * (256u - a) + grey[3] * a;
+    const int x0 = min(max(x, 0), size.width - 1), x1 = min(max(x + 1, 0), size.width - 1);
+    const std::uint16_t *above = level + static_cast<std::size_t>(min(max(y, 0), size.height - 1)) * pitch;
+    const std::uint16_t *below = level + static_cast<std::size_t>(min(max(y + 1, 0), size.height - 1)) * pitch;
+    const unsigned top = __ldg(above + x0) * (256u - a) + __ldg(above + x1) * a;
+    const unsigned bottom = __ldg(below + x0) * (256u - a) + __ldg(below + x1) * a;
     return top * (256u - b) + bottom * b;
 }
 
-// A warp's two words of the descriptor, in all lanes. A level has fewer than 2^31 pixels.
-template <bool INSIDE>
-__device__ void describe(const std::uint16_t *level, int pitch, Extent size, const Placement &p,
-                         const std::uint64_t *pattern, std::uint32_t *words) {
-#pragma unroll
-    for (int word = 0; word < 8; word += WARPS) {
-        const int own = word + warp_id();
-        const std::uint64_t pair = __ldg(pattern + own * WARP + lane_id());
-        const auto part = [pair](int i) { return static_cast<int>(static_cast<std::int16_t>(pair >> (16 * i))); };
-        const bool darker = sample<INSIDE>(level, pitch, size, p, part(0), part(1)) <
-                            sample<INSIDE>(level, pitch, size, p, part(2), part(3));
-        const std::uint32_t bits = __ballot_sync(ALL_LANES, darker);
-        if (lane_id() == 0) words[own] = bits;
-    }
+// A word of the descriptor, in all lanes.
+__device__ std::uint32_t describe(const std::uint16_t *level, int pitch, Extent size, const Placement &p,
+                                  std::uint64_t pair) {
+    const auto part = [pair](int i) { return static_cast<int>(static_cast<std::int16_t>(pair >> (16 * i))); };
+    const bool darker =
+        sample(level, pitch, size, p, part(0), part(1)) < sample(level, pitch, size, p, part(2), part(3));
+    return __ballot_sync(ALL_LANES, darker);
 }
 
 }  // namespace
@@ -232,13 +210,13 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP)
     const float in_layers = (static_cast<float>(layer) + point.layer) * 64.0f;
     const int scale = static_cast<int>(in_layers + 0.5f);
 
+    unsigned angles[MAX_ORIENTATIONS] = {0, 0, 0, 0};
+    int orientations = 1;
     if (p.oriented) {
         histogram(s, level, pitch, place.size, x, y, p.window_radius[scale], p.window + scale * WINDOW);
         __syncthreads();
-        if (warp_id() == 0) peaks(s, static_cast<int>(p.most_orientations));
-        __syncthreads();
+        orientations = peaks(s, static_cast<int>(p.most_orientations), angles);
     }
-    const int orientations = p.oriented ? s.orientations : 1;
     const float distance = octave_step(g, place.octave);
     const float at_x = (static_cast<float>(x) + point.x) * distance;
     const float at_y = (static_cast<float>(y) + point.y) * distance;
@@ -265,16 +243,17 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP)
     const bool inside = to.x >= reach && to.x + reach < size.width && to.y >= reach && to.y + reach < size.height;
     const std::size_t slot = static_cast<std::size_t>(rank) * p.each;
     if (!p.drop || inside) {
-#pragma unroll 1
-        for (int o = 0; o < orientations; ++o) {
-            const unsigned angle = p.oriented ? s.angles[o] : 0u;
-            to.cos = (size_fixed * p.turn[angle] + (1 << 13)) >> 14;
-            to.sin = (size_fixed * p.turn[ANGLES + angle] + (1 << 13)) >> 14;
-            std::uint32_t *words = slot_descriptors[slot + o].words;
-            if (inside) {
-                describe<true>(read, read_pitch, size, to, p.pattern, words);
-            } else {
-                describe<false>(read, read_pitch, size, to, p.pattern, words);
+#pragma unroll
+        for (int o = 0; o < MAX_ORIENTATIONS; ++o) {
+            if (o >= orientations) continue;
+            to.cos = (size_fixed * p.turn[angles[o]] + (1 << 13)) >> 14;
+            to.sin = (size_fixed * p.turn[ANGLES + angles[o]] + (1 << 13)) >> 14;
+#pragma unroll
+            for (int word = 0; word < 8; word += WARPS) {
+                const int own_word = word + warp_id();
+                const std::uint64_t pair = __ldg(p.pattern + own_word * WARP + lane_id());
+                const std::uint32_t bits = describe(read, read_pitch, size, to, pair);
+                if (lane_id() == 0) slot_descriptors[slot + o].words[own_word] = bits;
             }
             if (threadIdx.x == 0) {
                 Keypoint k;
@@ -282,7 +261,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP)
                 k.y = fminf(fmaxf(at_y, 0.0f), static_cast<float>(r.height - 1)) + static_cast<float>(r.y);
                 k.sigma = p.sigma[scale] * distance;
                 k.response = fabsf(point.value) / 64.0f;
-                k.angle = angle;
+                k.angle = angles[o];
                 k.octave = place.octave - static_cast<int>(g.upsample);
                 k.layer = static_cast<std::uint32_t>(layer);
                 k.sign = point.value > 0.0f ? 1 : -1;

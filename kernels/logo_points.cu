@@ -88,9 +88,10 @@ __device__ void extrema(ExtremaShared &shared, const Geometry &g, const Region &
 
 }  // namespace
 
-// An octave, and how many blocks cover a row of it.
+// Blocks of each octave from `octave` to `end - 1`: (pitch / 32) by `rows[octave]`.
 struct Tiles {
-    std::uint32_t octave, blocks_x;
+    std::uint32_t octave, end;
+    std::uint32_t blocks_x[MAX_OCTAVES], blocks[MAX_OCTAVES];
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -98,10 +99,15 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                  std::uint32_t *candidates, Counts *counts) {
     __shared__ ExtremaShared shared;
     const Region r = *region;
-    const int octave = static_cast<int>(tiles.octave);
+    std::uint32_t block = blockIdx.x;
+    int octave = static_cast<int>(tiles.octave);
+    while (octave + 1 < static_cast<int>(tiles.end) && block >= tiles.blocks[octave]) {
+        block -= tiles.blocks[octave];
+        ++octave;
+    }
     const Extent size = octave_size(g, r, octave);
-    const int x0 = static_cast<int>(blockIdx.x % tiles.blocks_x) * TILE_W;
-    const int y0 = static_cast<int>(blockIdx.x / tiles.blocks_x) * TILE_H;
+    const int x0 = static_cast<int>(block % tiles.blocks_x[octave]) * TILE_W;
+    const int y0 = static_cast<int>(block / tiles.blocks_x[octave]) * TILE_H;
     if (x0 >= size.width - BORDER || y0 >= size.height - BORDER) return;
     switch (g.intervals) {
         case 2: extrema<2>(shared, g, r, levels, octave, size, x0, y0, pretest, candidates, counts); break;

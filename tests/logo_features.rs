@@ -136,7 +136,11 @@ proptest! {
 
 #[test]
 fn real_sizes_and_noise() {
-    let noise = |w, h| Image::from_fn(w, h, |x, y| (x * 7919 ^ y * 104_729 ^ x * y * 31) as u8);
+    let noise = |w, h| {
+        Image::from_fn(w, h, |x, y| {
+            ((x * 7919) ^ (y * 104_729) ^ (x * y * 31)) as u8
+        })
+    };
     for (w, h) in [
         (16, 16),
         (31, 33),

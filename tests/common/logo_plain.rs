@@ -426,7 +426,7 @@ pub fn features(params: &FeatureParams, image: &Image<u8>, mask: Option<&Mask>) 
                 for (i, p) in tables.pattern.iter().enumerate() {
                     bits.0[i / 32] |= u32::from(value(p[0], p[1]) < value(p[2], p[3])) << (i % 32);
                 }
-                let reach = (12 * size as usize >> 10) + 2;
+                let reach = ((12 * size as usize) >> 10) + 2;
                 let within = |v: usize, n: usize| v >= reach && v + reach < n;
                 inside = within(x, grey[0].len()) && within(y, grey.len());
             }

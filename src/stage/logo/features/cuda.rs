@@ -132,7 +132,9 @@ device_struct! {
 device_struct! {
     struct Tiles {
         octave: u32,
-        blocks_x: u32,
+        end: u32,
+        blocks_x: [u32; MAX_OCTAVES],
+        blocks: [u32; MAX_OCTAVES],
     }
 }
 
@@ -312,8 +314,7 @@ pub struct Plan {
     geometry: Geometry,
     /// Of each octave the levels up to the one that the next octave starts from, then the others.
     blurs: Vec<[Vec<(Job, LaunchShape)>; 2]>,
-    /// The search for extrema, by octave.
-    tiles: Vec<(Tiles, LaunchShape)>,
+    tiles: [Option<(Tiles, LaunchShape)>; 2],
     cells: Cells,
     number_of_cells: usize,
     most: u32,
@@ -465,9 +466,10 @@ impl Plan {
         let plan = Self {
             size,
             bytes,
-            tiles: (0..octaves.sizes.len())
-                .map(|o| tiles(&octaves, o))
-                .collect(),
+            tiles: [
+                tiles(&octaves, 0, 1),
+                tiles(&octaves, 1, octaves.sizes.len()),
+            ],
             geometry,
             blurs,
             cells: Cells {
@@ -527,8 +529,8 @@ impl Plan {
                     counts: arena.buffer(counts)?,
                 },
             },
-            side: Stream::new(context, crate::cuda::Priority::Normal)?,
-            upper: Stream::new(context, crate::cuda::Priority::Normal)?,
+            side: Stream::new(context, crate::cuda::Priority::High)?,
+            upper: Stream::new(context, crate::cuda::Priority::High)?,
             started: Event::for_order(context, false)?,
             ready: Event::for_order(context, false)?,
             forked: Event::for_order(context, false)?,
@@ -620,13 +622,23 @@ impl Plan {
             stream.record(&self.ready)?;
             self.upper.wait(&self.ready)?;
             rest.iter().try_for_each(|job| blur(&self.upper, job))?;
-            self.upper.record(&self.forked)?;
-            self.side.wait(&self.forked)?;
-            extrema(&self.side, &self.tiles[octave])?;
+            if octave == 0
+                && let Some(tiles) = &self.tiles[0]
+            {
+                self.upper.record(&self.forked)?;
+                self.side.wait(&self.forked)?;
+                extrema(&self.side, tiles)?;
+                self.side.record(&self.joined)?;
+            }
         }
-        self.side.record(&self.joined)?;
+        self.upper.record(&self.ready)?;
+        stream.wait(&self.ready)?;
+        mark("blurs")?;
         stream.wait(&self.joined)?;
-        mark("blurs and extrema")?;
+        if let Some(tiles) = &self.tiles[1] {
+            extrema(stream, tiles)?;
+        }
+        mark("extrema")?;
         k.refine.launch(
             stream,
             LaunchShape::linear(4 * self.sms, REFINE_THREADS),
@@ -781,16 +793,24 @@ fn blurs(
     (0..octaves.sizes.len()).map(octave).collect()
 }
 
-/// The search for extrema of an octave.
-fn tiles(octaves: &Octaves, octave: usize) -> (Tiles, LaunchShape) {
-    let size = octaves.sizes[octave];
-    let blocks_x = size.width.div_ceil(EXTREMA_TILE.0) as u32;
-    let blocks = blocks_x * size.height.div_ceil(EXTREMA_TILE.1) as u32;
-    let tiles = Tiles {
-        octave: octave as u32,
-        blocks_x,
+/// The search for extrema of octaves `from..end`; `None` where there are none.
+fn tiles(octaves: &Octaves, from: usize, end: usize) -> Option<(Tiles, LaunchShape)> {
+    if from >= end {
+        return None;
+    }
+    let mut tiles = Tiles {
+        octave: from as u32,
+        end: end as u32,
+        blocks_x: [0; MAX_OCTAVES],
+        blocks: [0; MAX_OCTAVES],
     };
-    (tiles, LaunchShape::linear(blocks, EXTREMA_THREADS))
+    let mut all = 0;
+    for (i, size) in octaves.sizes.iter().enumerate().take(end).skip(from) {
+        tiles.blocks_x[i] = size.width.div_ceil(EXTREMA_TILE.0) as u32;
+        tiles.blocks[i] = tiles.blocks_x[i] * size.height.div_ceil(EXTREMA_TILE.1) as u32;
+        all += tiles.blocks[i];
+    }
+    Some((tiles, LaunchShape::linear(all, EXTREMA_THREADS)))
 }
 
 /// Matches descriptors on the device.

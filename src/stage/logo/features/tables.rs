@@ -288,7 +288,7 @@ fn paper_pattern() -> Vec<[i16; 4]> {
     let mut random = Random(0x0B21_EF09_09A1_1CE1);
     let mut pairs: Vec<[i16; 4]> = Vec::new();
     while pairs.len() < PAIRS {
-        let mut offset = || (random.next() >> 33) as i16 % 9 - 4;
+        let mut offset = || (random.next() % 9) as i16 - 4;
         let pair @ [a, b, c, d] = [offset(), offset(), offset(), offset()];
         if [a, b] != [c, d] && !pairs.contains(&pair) && !pairs.contains(&[c, d, a, b]) {
             pairs.push(pair);
@@ -312,7 +312,7 @@ mod tests {
                 .map(|k| 2.0 * (k * k) as f64 * f64::from(w.half[k]) / 512.0)
                 .sum();
             let off = variance.sqrt() / sigma - 1.0;
-            assert!(off.abs() < 0.02, "sigma {sigma}: {off}");
+            assert!(off.abs() < 0.03, "sigma {sigma}: {off}");
         }
         assert_eq!(weights(0.0).half, [512]);
     }
