@@ -506,11 +506,12 @@ fn drift<const C: usize, P: kernel::Pixel<C> + anchor::Mix>(
 }
 
 /// By how much a sample may differ for its place, in 1/256 level: an eighth of the contrast of
-/// the background around it.
+/// the background around it, as far as it is known.
 fn slacks<const C: usize>(model: &[Block<C>], size: Size, slacks: &mut [u16]) {
-    let mean = |x: usize, y: usize, c: usize| {
+    let known = |x: usize, y: usize| {
         let p = y * size.width + x;
-        model[p / LANES].modes[0].mean[c][p % LANES]
+        let (block, i) = (&model[p / LANES], p % LANES);
+        (block.count[i] > 0).then_some((&block.modes[0], i))
     };
     slacks
         .par_chunks_mut(size.width)
@@ -520,12 +521,12 @@ fn slacks<const C: usize>(model: &[Block<C>], size: Size, slacks: &mut [u16]) {
             for (x, slack) in row.iter_mut().enumerate() {
                 let (left, right) = (x.max(1) - 1, (x + 1).min(size.width - 1));
                 let around = [(x, y), (left, y), (right, y), (x, above), (x, below)];
+                let around = around.map(|(x, y)| known(x, y));
                 let contrast = (0..C).map(|c| {
-                    let means = around.map(|(x, y)| mean(x, y, c));
-                    let (low, high) = means
-                        .iter()
-                        .fold((u16::MAX, 0), |(low, high), &m| (low.min(m), high.max(m)));
-                    high - low
+                    let means = around.iter().flatten().map(|(mode, i)| mode.mean[c][*i]);
+                    let (low, high) =
+                        means.fold((u16::MAX, 0), |(low, high), m| (low.min(m), high.max(m)));
+                    high.max(low) - low
                 });
                 *slack = contrast.fold(0, u16::max) / SLACK;
             }

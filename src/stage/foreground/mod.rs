@@ -36,6 +36,8 @@
 mod anchor;
 mod clean;
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod gain;
 mod kernel;
 mod params;
