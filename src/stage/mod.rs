@@ -10,6 +10,7 @@
 //! A stage knows no source, sink, clock or other stage; [`crate::frame_loop`] alone knows the
 //! order. `<stage>/mod.rs` states parameters and the numeric contract, `<stage>/cpu.rs` is the
 //! reference and the CPU backend.
+pub mod forest;
 pub mod rectify;
 pub mod road;
 pub mod stereo;
