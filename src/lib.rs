@@ -13,6 +13,7 @@
 //! | [`frame_loop`] | clock, slots, budgets, admission, deadlines; the one place that knows the order of the stages |
 //! | `cuda` | the GPU (feature `cuda`): context, streams, graphs, memory, kernels |
 //! | [`replay`] | a recorded drive through all of these |
+//! | [`training`] | the forest's trainer: data sets, candidates, histograms, levels |
 //! | [`sink`] | where results go: tables, pictures, summary, digest, report |
 //! | [`evaluate`] | results against truth |
 //! | [`config`] | `roadloop.toml`, typed and validated |
@@ -42,3 +43,4 @@ pub mod replay;
 pub mod sink;
 pub mod source;
 pub mod stage;
+pub mod training;

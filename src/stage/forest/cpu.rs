@@ -123,7 +123,7 @@ impl Plan {
 }
 
 /// Steps of depth of every disparity.
-fn depth_table(camera: &Camera, steps_per_m: u32) -> Vec<u16> {
+pub(crate) fn depth_table(camera: &Camera, steps_per_m: u32) -> Vec<u16> {
     let one = camera.focal_px * camera.baseline_m * 256.0 * f64::from(steps_per_m);
     (0..=u16::MAX)
         .map(|d| match d {

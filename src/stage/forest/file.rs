@@ -445,11 +445,20 @@ mod tests {
         let cases: [(Change, &str); 8] = [
             (|f| f.trees[0].nodes[0].left = 0, "children of node 0"),
             (|f| f.trees[0].nodes[0].left = 2, "children of node 0"),
-            (|f| f.trees[0].nodes[2].left = 3, "children of node 2"),
+            (
+                |f| {
+                    f.trees[0].nodes[2].left = 3;
+                    f.trees[0].counts.truncate(2);
+                },
+                "children of node 2",
+            ),
             (|f| f.trees[0].nodes[2].tau = 0, "is leaf 0, expected 1"),
             (|f| f.trees[0].nodes[0].theta.channels[0] = 3, "a channel"),
             (
-                |f| f.trees[1].nodes[0].left = LEAF - 1,
+                |f| {
+                    f.trees[1].nodes[0].left = LEAF - 1;
+                    f.trees[1].counts.clear();
+                },
                 "children of node 0",
             ),
             (|f| f.meta.classes[0].index = 9, "do not rise"),

@@ -26,7 +26,7 @@ mod random;
 
 use serde::{Deserialize, Serialize};
 
-pub use feature::{DepthDifference, Feature, FeatureSpec, Norm, Region, Rgbd, Theta};
+pub use feature::{DepthDifference, Feature, FeatureSpec, Norm, Region, Rgbd, Theta, dispatch};
 pub use file::{MAX_FILE, ModelError, VERSION};
 pub use leaves::{LeafOptions, POSTERIOR_ONE};
 pub use model::{

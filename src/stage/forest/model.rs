@@ -97,8 +97,8 @@ impl Default for Recipe {
 /// Deepest tree: a node's number in its full tree stays below 2^31.
 pub const MAX_DEPTH: u32 = 31;
 
-/// Most classes: label pictures have 8 bits.
-pub const MAX_CLASSES: usize = 255;
+/// Most classes: label pictures have 8 bits, void and one value more are for others.
+pub const MAX_CLASSES: usize = 254;
 
 impl Recipe {
     /// Checks what a file or user gave.

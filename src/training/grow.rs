@@ -1,0 +1,758 @@
+//! Level by level.
+use std::{
+    path::PathBuf,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use rayon::prelude::*;
+use xxhash_rust::xxh3::Xxh3;
+
+use super::{
+    TrainError,
+    data::{Dataset, Facts},
+    gain::Xlog,
+    histogram::{Candidate, Slice, Tile, Winner, bytes_of, keep_best, spread},
+    samples::{self, Sample, VOID},
+    store::{Store, View},
+};
+use crate::stage::forest::{
+    Feature, FeatureSpec, Forest, InputSpec, LEAF, Meta, Node, PlaneBuilder, Planes, Progress,
+    Purpose, Recipe, Seed, ThresholdSource, Tree, dispatch,
+};
+
+/// What decides a forest.
+pub struct Job<'a> {
+    /// The images.
+    pub data: &'a Dataset,
+    /// What is known of them, as [`Dataset::scan`] gives it.
+    pub facts: &'a [Facts],
+    /// The feature.
+    pub feature: FeatureSpec,
+    /// What it reads.
+    pub input: InputSpec,
+    /// Everything else.
+    pub recipe: Recipe,
+    /// Whether one image, or a class without pixels, will do.
+    pub allow_small_set: bool,
+}
+
+/// What decides how it is trained, and not a bit of the result.
+pub struct Resources<'a> {
+    /// Bytes for histograms (half) and images (half). At least an image and the bins of one
+    /// candidate are kept whatever it is.
+    pub memory_limit: u64,
+    /// Ends the training once set.
+    pub stop: &'a AtomicBool,
+    /// Where the forest is written after each level.
+    pub checkpoint: Option<PathBuf>,
+    /// Who is told of progress.
+    pub observer: &'a dyn Observer,
+}
+
+/// Who is told of progress. Called from several threads.
+pub trait Observer: Sync {
+    /// A level of a tree begins, with so many nodes to split, in so many slices, by about so
+    /// many responses.
+    fn level_begins(&self, tree: u32, level: u32, nodes: usize, slices: usize, responses: u64) {
+        let _ = (tree, level, nodes, slices, responses);
+    }
+    /// So many responses were computed.
+    fn responses(&self, n: u64) {
+        let _ = n;
+    }
+    /// A tree is done, with so many nodes.
+    fn tree_ends(&self, tree: u32, nodes: usize) {
+        let _ = (tree, nodes);
+    }
+}
+
+/// Tells nobody.
+pub struct Silent;
+
+impl Observer for Silent {}
+
+/// Trains a forest, or goes on with an unfinished one.
+///
+/// # Errors
+/// As [`TrainError`] says; the checkpoint then has the last whole level.
+pub fn train(
+    job: &Job<'_>,
+    resources: &Resources<'_>,
+    resume: Option<Forest>,
+) -> Result<Forest, TrainError> {
+    let meta = describe(job)?;
+    if let Some(forest) = &resume {
+        check_resumed(&forest.meta, &meta)?;
+    }
+    let mut forest = resume.unwrap_or(Forest {
+        meta,
+        trees: Vec::new(),
+    });
+    if forest.meta.progress.is_none() && forest.trees.len() == job.recipe.trees as usize {
+        return Ok(forest);
+    }
+    dispatch!(&job.feature, feature => grow(feature, job, resources, &mut forest))?;
+    forest.meta.progress = None;
+    Ok(forest)
+}
+
+/// Checks the set and the options, and says what will be trained.
+fn describe(job: &Job<'_>) -> Result<Meta, TrainError> {
+    let classes = job.data.classes();
+    job.feature
+        .validate(&job.input)
+        .map_err(TrainError::Option)?;
+    job.recipe
+        .validate(classes.len())
+        .map_err(TrainError::Option)?;
+    job.data.check_input(job.facts, &job.feature, &job.input)?;
+    let mut class_pixels = vec![0u64; classes.len()];
+    let mut digest = Xxh3::new();
+    for facts in job.facts {
+        digest.update(&facts.digest.to_le_bytes());
+        for (sum, n) in class_pixels.iter_mut().zip(&facts.class_pixels) {
+            *sum += n;
+        }
+    }
+    let names = |wanted: &dyn Fn(u64) -> bool| -> Vec<&str> {
+        let all = classes.iter().zip(&class_pixels);
+        all.filter(|&(_, &n)| wanted(n))
+            .map(|(c, _)| c.name.as_str())
+            .collect()
+    };
+    let present = names(&|n| n > 0);
+    if present.len() < 2 {
+        return Err(TrainError::Set(match present.first() {
+            Some(name) => {
+                format!("all labelled pixels are of one class, {name}; expected two or more")
+            }
+            None => "no pixel has a label of a class".into(),
+        }));
+    }
+    let absent = names(&|n| n == 0);
+    if !absent.is_empty() && !job.allow_small_set {
+        return Err(TrainError::Set(format!(
+            "no pixel is of class {}; name it as void, or allow small sets",
+            absent.join(", ")
+        )));
+    }
+    if job.facts.len() < 2 && !job.allow_small_set {
+        return Err(TrainError::Set(
+            "one image, expected two or more, or that small sets are allowed".into(),
+        ));
+    }
+    Ok(Meta {
+        feature: job.feature,
+        input: job.input,
+        classes: classes.to_vec(),
+        void: job.data.class_table().void_index(),
+        recipe: job.recipe.clone(),
+        images: job.facts.len() as u64,
+        class_pixels,
+        data_digest: digest.digest(),
+        progress: Some(Progress {
+            trees: 0,
+            levels: 0,
+        }),
+        program: concat!("roadloop ", env!("CARGO_PKG_VERSION")).into(),
+    })
+}
+
+fn check_resumed(there: &Meta, here: &Meta) -> Result<(), TrainError> {
+    let same = |what, found: String, expected: String| {
+        if found == expected {
+            Ok(())
+        } else {
+            Err(TrainError::Resume {
+                what,
+                found,
+                expected,
+            })
+        }
+    };
+    let text = |v: &dyn std::fmt::Debug| format!("{v:?}");
+    let digest = |m: &Meta| format!("{:016x}", m.data_digest);
+    same("the data's digest", digest(there), digest(here))?;
+    same("the feature", text(&there.feature), text(&here.feature))?;
+    same("the input", text(&there.input), text(&here.input))?;
+    same("the recipe", text(&there.recipe), text(&here.recipe))?;
+    let names = |m: &Meta| text(&m.classes.iter().map(|c| &c.name).collect::<Vec<_>>());
+    same("the list of classes", names(there), names(here))
+}
+
+/// A tree while it grows.
+#[derive(Default)]
+struct Growing {
+    nodes: Vec<Node>,
+    heaps: Vec<u32>,
+    /// Pixels by class; of nodes that are split, empty.
+    counts: Vec<Vec<u32>>,
+    /// Where the last level begins.
+    last: usize,
+    level: u32,
+}
+
+impl Growing {
+    fn root(counts: Vec<u32>) -> Self {
+        Self {
+            nodes: vec![Node::leaf(0)],
+            heaps: vec![0],
+            counts: vec![counts],
+            last: 0,
+            level: 1,
+        }
+    }
+
+    /// Goes on with a tree that was saved.
+    fn resumed(tree: &Tree, classes: usize) -> Self {
+        let n = tree.nodes.len();
+        let (mut heaps, mut levels) = (vec![0u32; n], vec![1u32; n]);
+        let mut leaves = tree.counts.chunks_exact(classes);
+        let mut counts = Vec::with_capacity(n);
+        for (i, node) in tree.nodes.iter().enumerate() {
+            if node.left == LEAF {
+                counts.push(leaves.next().unwrap_or_default().to_vec());
+                continue;
+            }
+            counts.push(Vec::new());
+            for side in 0..2u32 {
+                let child = (node.left + side) as usize;
+                heaps[child] = 2 * heaps[i] + 1 + side;
+                levels[child] = levels[i] + 1;
+            }
+        }
+        let level = levels.last().copied().unwrap_or(1);
+        Self {
+            last: levels.iter().position(|&l| l == level).unwrap_or(0),
+            nodes: tree.nodes.clone(),
+            heaps,
+            counts,
+            level,
+        }
+    }
+
+    /// The nodes of the last level that may be split.
+    fn frontier(&self, min_pixels: u32) -> Vec<Candidate> {
+        let worth = |counts: &[u32]| {
+            let pixels: u64 = counts.iter().map(|&n| u64::from(n)).sum();
+            pixels > min_pixels.into() && counts.iter().filter(|&&n| n > 0).count() > 1
+        };
+        (self.last..self.nodes.len())
+            .filter(|&i| worth(&self.counts[i]))
+            .map(|i| Candidate {
+                node: i as u32,
+                heap: self.heaps[i],
+                counts: self.counts[i].clone(),
+            })
+            .collect()
+    }
+
+    /// Splits the nodes of the last level that have a winner; false if none has.
+    fn split(&mut self, frontier: &[Candidate], winners: Vec<Option<Winner>>) -> bool {
+        let begin = self.nodes.len();
+        for (candidate, winner) in frontier.iter().zip(winners) {
+            let Some(winner) = winner else { continue };
+            let left = spread(&candidate.counts, &winner.left);
+            let right = candidate
+                .counts
+                .iter()
+                .zip(&left)
+                .map(|(n, l)| n - l)
+                .collect();
+            let i = candidate.node as usize;
+            self.counts[i] = Vec::new();
+            self.nodes[i] = Node {
+                left: self.nodes.len() as u32,
+                theta: winner.theta,
+                tau: winner.tau,
+            };
+            for (side, counts) in [(1, left), (2, right)] {
+                self.nodes.push(Node::leaf(0));
+                self.heaps.push(2 * candidate.heap + side);
+                self.counts.push(counts);
+            }
+        }
+        if begin == self.nodes.len() {
+            return false;
+        }
+        self.last = begin;
+        self.level += 1;
+        true
+    }
+
+    /// As it is saved.
+    fn tree(&self) -> Tree {
+        let mut tree = Tree {
+            nodes: self.nodes.clone(),
+            counts: Vec::new(),
+        };
+        let mut leaves = 0;
+        for (node, counts) in tree.nodes.iter_mut().zip(&self.counts) {
+            if node.left == LEAF {
+                *node = Node::leaf(leaves);
+                leaves += 1;
+                tree.counts.extend(counts);
+            }
+        }
+        tree
+    }
+}
+
+/// What one tree is grown from.
+struct Grower<'a, F> {
+    feature: &'a F,
+    job: &'a Job<'a>,
+    resources: &'a Resources<'a>,
+    store: &'a Store<'a>,
+    seed: Seed,
+    tree: u32,
+    views: Vec<View>,
+    /// The pixels of each view, sorted by node.
+    samples: Vec<Vec<Sample>>,
+    xlog: Xlog,
+}
+
+fn grow<F: Feature>(
+    feature: &F,
+    job: &Job<'_>,
+    resources: &Resources<'_>,
+    forest: &mut Forest,
+) -> Result<(), TrainError> {
+    let recipe = &job.recipe;
+    let needs = feature.needs();
+    let images = resources.memory_limit / 2;
+    let builder = PlaneBuilder::new(&job.input);
+    let store = Store::new(job.data, job.facts, builder, needs, images, recipe.flip);
+    let classes = job.data.classes().len();
+    let done = forest.meta.progress.map_or(0, |p| p.trees);
+    let mut partial = forest
+        .trees
+        .split_off((done as usize).min(forest.trees.len()))
+        .pop();
+    for tree in done..recipe.trees {
+        let stopped = |level| TrainError::Stopped { tree, level };
+        let (mut grower, totals) = Grower::new(feature, job, resources, &store, tree)?;
+        let mut growing = match partial.take() {
+            Some(tree) => Growing::resumed(&tree, classes),
+            None => Growing::root(totals),
+        };
+        while growing.level < recipe.depth {
+            let frontier = growing.frontier(recipe.min_pixels);
+            if frontier.is_empty() {
+                break;
+            }
+            let winners = grower.split_level(&growing, &frontier)?;
+            if resources.stop.load(Ordering::Relaxed) {
+                return Err(stopped(growing.level));
+            }
+            if !growing.split(&frontier, winners) {
+                break;
+            }
+            let progress = Progress {
+                trees: tree,
+                levels: growing.level,
+            };
+            save(resources, forest, Some(growing.tree()), progress)?;
+        }
+        forest.trees.push(growing.tree());
+        resources.observer.tree_ends(tree, growing.nodes.len());
+        let progress = Progress {
+            trees: tree + 1,
+            levels: 0,
+        };
+        save(resources, forest, None, progress)?;
+    }
+    Ok(())
+}
+
+/// Writes the checkpoint: the finished trees and the one that grows.
+fn save(
+    resources: &Resources<'_>,
+    forest: &mut Forest,
+    growing: Option<Tree>,
+    progress: Progress,
+) -> Result<(), TrainError> {
+    forest.meta.progress = Some(progress);
+    let Some(path) = &resources.checkpoint else {
+        return Ok(());
+    };
+    let partial = growing.is_some();
+    forest.trees.extend(growing);
+    let saved = forest.save(path).map_err(TrainError::Checkpoint);
+    if partial {
+        forest.trees.pop();
+    }
+    saved
+}
+
+/// The images that a tree sees.
+fn bag(facts: &[Facts], recipe: &Recipe, seed: Seed, tree: u32) -> Vec<View> {
+    let n = facts.len();
+    // f64 product and ceiling: the same everywhere.
+    let take = ((n as f64 * recipe.bag).ceil() as usize).clamp(1, n);
+    let mut order: Vec<(u32, usize)> = facts
+        .iter()
+        .enumerate()
+        .map(|(i, f)| (seed.stream(Purpose::Bag, tree, f.key, 0).word(), i))
+        .collect();
+    if take < n {
+        order.sort_unstable();
+        order.truncate(take);
+        order.sort_unstable_by_key(|&(_, i)| i);
+    }
+    let sides: &[bool] = if recipe.flip {
+        &[false, true]
+    } else {
+        &[false]
+    };
+    let sides = |(_, image)| sides.iter().map(move |&mirrored| View { image, mirrored });
+    order.into_iter().flat_map(sides).collect()
+}
+
+impl<'a, F: Feature> Grower<'a, F> {
+    /// Draws the tree's pixels and counts them by class.
+    fn new(
+        feature: &'a F,
+        job: &'a Job<'a>,
+        resources: &'a Resources<'a>,
+        store: &'a Store<'a>,
+        tree: u32,
+    ) -> Result<(Self, Vec<u32>), TrainError> {
+        let recipe = &job.recipe;
+        let seed = Seed::new(recipe.seed);
+        let views = bag(job.facts, recipe, seed, tree);
+        let classes = job.data.classes().len();
+        let needs_depth = feature.needs().depth;
+        let draw = |view: &View| -> Result<Vec<Sample>, TrainError> {
+            let (i, facts) = (view.image, &job.facts[view.image]);
+            let (size, mut labels) = (facts.size, job.data.labels(i)?);
+            if needs_depth && !job.input.fill_depth {
+                // Of a pixel without depth nothing could be asked.
+                let depth = job.data.depth(i, size, job.input.depth_steps_per_m)?;
+                for (labels, depth) in labels.rows_mut().zip(depth.iter().flat_map(|d| d.rows())) {
+                    for (label, _) in labels.iter_mut().zip(depth).filter(|(_, d)| **d == 0) {
+                        *label = VOID;
+                    }
+                }
+            }
+            let mut list = samples::draw(
+                labels.data(),
+                size.width,
+                recipe.sampling,
+                recipe.samples,
+                classes,
+                (seed, tree, facts.key),
+            );
+            if view.mirrored {
+                for s in &mut list {
+                    s.x = (size.width - 1) as u16 - s.x;
+                }
+            }
+            Ok(list)
+        };
+        let samples: Vec<Vec<Sample>> = views.par_iter().map(draw).collect::<Result<_, _>>()?;
+        let mut counts = vec![0u64; classes];
+        for s in samples.iter().flatten() {
+            counts[usize::from(s.class)] += 1;
+        }
+        let all: u64 = counts.iter().sum();
+        if all > u32::MAX.into() {
+            let text = format!(
+                "{all} training pixels a tree, expected at most {}",
+                u32::MAX
+            );
+            return Err(TrainError::Set(text));
+        }
+        let weight = |c: usize| u64::from(recipe.class_weights.get(c).copied().unwrap_or(1));
+        let weighted = (0..classes).map(|c| counts[c] * weight(c)).sum();
+        let xlog = Xlog::new(weighted).ok_or_else(|| {
+            TrainError::Set(format!(
+                "{all} training pixels with such weights are too many"
+            ))
+        })?;
+        let grower = Self {
+            feature,
+            job,
+            resources,
+            store,
+            seed,
+            tree,
+            views,
+            samples,
+            xlog,
+        };
+        Ok((grower, counts.iter().map(|&n| n as u32).collect()))
+    }
+
+    /// The split of each node of the frontier, where there is one. What it gives once `stop` is
+    /// set means nothing.
+    fn split_level(
+        &mut self,
+        growing: &Growing,
+        frontier: &[Candidate],
+    ) -> Result<Vec<Option<Winner>>, TrainError> {
+        let recipe = &self.job.recipe;
+        let thresholds = recipe.thresholds as usize;
+        let budget = self.resources.memory_limit / 2;
+        let mut slices = Vec::new();
+        let (mut begin, mut bytes) = (0, 0);
+        for (end, candidate) in frontier.iter().enumerate() {
+            let more = bytes_of(&candidate.counts, thresholds) * u64::from(recipe.features);
+            if end > begin && bytes + more > budget {
+                slices.push(&frontier[begin..end]);
+                (begin, bytes) = (end, 0);
+            }
+            bytes += more;
+        }
+        slices.push(&frontier[begin..]);
+        let pixels = |c: &Candidate| c.counts.iter().map(|&n| u64::from(n)).sum::<u64>();
+        let responses = frontier.iter().map(pixels).sum::<u64>() * u64::from(recipe.features);
+        let (tree, level, n) = (self.tree, growing.level, frontier.len());
+        let observer = self.resources.observer;
+        observer.level_begins(tree, level, n, slices.len(), responses);
+        // With thresholds from responses ranks must be known before anything is counted.
+        let mut routed = false;
+        if recipe.threshold_source == ThresholdSource::Responses {
+            self.route(growing, frontier)?;
+            routed = true;
+        }
+        let mut winners = Vec::with_capacity(n);
+        for nodes in slices {
+            winners.extend(self.split_slice(growing, frontier, nodes, &mut routed)?);
+            if self.stopped() {
+                break;
+            }
+        }
+        for (winner, candidate) in winners.iter_mut().zip(frontier) {
+            let weight = |c: usize| u64::from(recipe.class_weights.get(c).copied().unwrap_or(1));
+            let counts = candidate.counts.iter().enumerate();
+            let weighted = counts.map(|(c, &n)| u64::from(n) * weight(c)).sum();
+            let least = self.xlog.least(weighted, recipe.min_gain);
+            if winner.as_ref().is_some_and(|w: &Winner| w.gain < least) {
+                *winner = None;
+            }
+        }
+        Ok(winners)
+    }
+
+    fn stopped(&self) -> bool {
+        self.resources.stop.load(Ordering::Relaxed)
+    }
+
+    /// The views with a pixel in a node for which `wanted` holds.
+    fn views_with(&self, wanted: impl Fn(u32) -> bool + Sync) -> Vec<usize> {
+        (0..self.views.len())
+            .filter(|&v| {
+                self.samples[v]
+                    .chunk_by(|a, b| a.node == b.node)
+                    .any(|run| wanted(run[0].node))
+            })
+            .collect()
+    }
+
+    /// Brings all pixels to the nodes of the last level.
+    fn route(&mut self, growing: &Growing, frontier: &[Candidate]) -> Result<(), TrainError> {
+        let moves = leads_to(growing, frontier);
+        let wanted = self.views_with(|node| moves[node as usize]);
+        let (store, views, feature) = (self.store, &self.views, self.feature);
+        let (samples, stop) = (&mut self.samples, self.resources.stop);
+        store.for_batches(views, &wanted, |batch, planes| {
+            route_batch(feature, growing, samples, batch, planes);
+            if stop.load(Ordering::Relaxed) {
+                return Err(TrainError::Stopped {
+                    tree: self.tree,
+                    level: growing.level,
+                });
+            }
+            Ok(())
+        })
+    }
+
+    /// The best candidates of some nodes, in as many passes as memory asks for.
+    fn split_slice(
+        &mut self,
+        growing: &Growing,
+        frontier: &[Candidate],
+        nodes: &[Candidate],
+        routed: &mut bool,
+    ) -> Result<Vec<Option<Winner>>, TrainError> {
+        let recipe = &self.job.recipe;
+        let slice = Slice::new(nodes, recipe);
+        let per_candidate: u64 = nodes
+            .iter()
+            .map(|n| bytes_of(&n.counts, recipe.thresholds as usize))
+            .sum();
+        let fit = (self.resources.memory_limit / 2 / per_candidate.max(1)).max(1);
+        let block = fit.min(recipe.features.into()) as u32;
+        let mut winners = vec![None; nodes.len()];
+        let mut from = 0;
+        while from < recipe.features {
+            let to = recipe.features.min(from.saturating_add(block));
+            // Two tiles a thread: one that ends early finds another.
+            let tiles = (2 * rayon::current_num_threads() as u32).min(to - from);
+            let edge =
+                |i: u32| from + ((u64::from(to - from) * u64::from(i)) / u64::from(tiles)) as u32;
+            let mut tiles: Vec<Tile> = (0..tiles)
+                .map(|i| Tile::new(edge(i), edge(i + 1)))
+                .collect();
+            let (feature, seed, tree) = (self.feature, self.seed, self.tree);
+            tiles
+                .par_iter_mut()
+                .for_each(|tile| tile.draw(feature, &slice, recipe, seed, tree));
+            if recipe.threshold_source == ThresholdSource::Responses {
+                self.pick(&slice, &mut tiles, growing.level)?;
+            }
+            tiles.par_iter_mut().for_each(|tile| tile.sort(&slice));
+            self.count(growing, frontier, &slice, &mut tiles, routed)?;
+            let found: Vec<_> = tiles
+                .par_iter()
+                .map(|tile| tile.best(&slice, &self.xlog))
+                .collect();
+            for found in found {
+                keep_best(&mut winners, found);
+            }
+            if self.stopped() {
+                break;
+            }
+            from = to;
+        }
+        Ok(winners)
+    }
+
+    /// Thresholds from the responses of pixels of each node.
+    fn pick(&self, slice: &Slice, tiles: &mut [Tile], level: u32) -> Result<(), TrainError> {
+        let picks: Vec<Vec<(u32, u32)>> = (0..slice.len())
+            .map(|place| slice.picks(place, self.seed, self.tree))
+            .collect();
+        // Of each node, pixels and picks that were passed.
+        let mut passed = vec![(0u32, 0usize); slice.len()];
+        let mut by_view: Vec<Vec<(usize, u32, usize)>> = vec![Vec::new(); self.views.len()];
+        for (view, samples) in self.samples.iter().enumerate() {
+            let mut at = 0;
+            for run in samples.chunk_by(|a, b| a.node == b.node) {
+                if let Some(place) = slice.place(run[0].node) {
+                    let (rank, next) = &mut passed[place];
+                    let end = *rank + run.len() as u32;
+                    while let Some(&(pick, j)) = picks[place].get(*next).filter(|p| p.0 < end) {
+                        by_view[view].push((place, j, at + (pick - *rank) as usize));
+                        *next += 1;
+                    }
+                    *rank = end;
+                }
+                at += run.len();
+            }
+        }
+        let wanted: Vec<usize> = (0..self.views.len())
+            .filter(|&v| !by_view[v].is_empty())
+            .collect();
+        let feature = self.feature;
+        self.store
+            .for_batches(&self.views, &wanted, |batch, planes| {
+                tiles.par_iter_mut().for_each(|tile| {
+                    for (&view, planes) in batch.iter().zip(planes) {
+                        for &(place, j, s) in &by_view[view] {
+                            let sample = &self.samples[view][s];
+                            tile.pick(feature, planes, slice, (place, j), sample);
+                        }
+                    }
+                });
+                self.go_on(level)
+            })
+    }
+
+    fn go_on(&self, level: u32) -> Result<(), TrainError> {
+        if self.stopped() {
+            let tree = self.tree;
+            return Err(TrainError::Stopped { tree, level });
+        }
+        Ok(())
+    }
+
+    /// Fills the bins; the first pass of a level routes the pixels besides.
+    fn count(
+        &mut self,
+        growing: &Growing,
+        frontier: &[Candidate],
+        slice: &Slice,
+        tiles: &mut [Tile],
+        routed: &mut bool,
+    ) -> Result<(), TrainError> {
+        let wanted = if *routed {
+            self.views_with(|node| slice.place(node).is_some())
+        } else {
+            let moves = leads_to(growing, frontier);
+            self.views_with(|node| moves[node as usize] || slice.place(node).is_some())
+        };
+        let (store, views, feature) = (self.store, &self.views, self.feature);
+        let (samples, resources) = (&mut self.samples, self.resources);
+        let (tree, level, route) = (self.tree, growing.level, !*routed);
+        store.for_batches(views, &wanted, |batch, planes| {
+            if route {
+                route_batch(feature, growing, samples, batch, planes);
+            }
+            let samples = &*samples;
+            tiles.par_iter_mut().for_each(|tile| {
+                for (&view, planes) in batch.iter().zip(planes) {
+                    let list = &samples[view];
+                    let n = tile.add(feature, planes, slice, list, resources.stop);
+                    resources.observer.responses(n);
+                }
+            });
+            if resources.stop.load(Ordering::Relaxed) {
+                return Err(TrainError::Stopped { tree, level });
+            }
+            Ok(())
+        })?;
+        *routed = true;
+        Ok(())
+    }
+}
+
+/// For each node whether pixels that are in it may be in the frontier after routing.
+fn leads_to(growing: &Growing, frontier: &[Candidate]) -> Vec<bool> {
+    let mut leads = vec![false; growing.nodes.len()];
+    for candidate in frontier {
+        leads[candidate.node as usize] = true;
+    }
+    for (i, node) in growing.nodes.iter().enumerate().rev() {
+        if node.left != LEAF {
+            let left = node.left as usize;
+            leads[i] = leads[left] || leads[left + 1];
+        }
+    }
+    leads
+}
+
+/// Brings the pixels of some views to their leaves, and sorts them by node; within a node they
+/// keep their order.
+fn route_batch<F: Feature>(
+    feature: &F,
+    growing: &Growing,
+    samples: &mut [Vec<Sample>],
+    batch: &[usize],
+    planes: &[&Planes],
+) {
+    let mut lists: Vec<(&mut Vec<Sample>, &Planes)> = Vec::with_capacity(batch.len());
+    let mut rest = samples;
+    let mut passed = 0;
+    for (&view, planes) in batch.iter().zip(planes) {
+        // Batches rise.
+        let (_, tail) = std::mem::take(&mut rest).split_at_mut(view - passed);
+        if let Some((list, tail)) = tail.split_first_mut() {
+            lists.push((list, planes));
+            rest = tail;
+        }
+        passed = view + 1;
+    }
+    lists.par_iter_mut().for_each(|(list, planes)| {
+        for s in list.iter_mut() {
+            let mut node = &growing.nodes[s.node as usize];
+            while node.left != LEAF {
+                let response = feature.response(planes, &node.theta, s.x.into(), s.y.into());
+                s.node = node.left + u32::from(response > node.tau);
+                node = &growing.nodes[s.node as usize];
+            }
+        }
+        list.sort_by_key(|s| s.node);
+    });
+}
