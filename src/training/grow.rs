@@ -691,13 +691,18 @@ impl<'a, F: Feature> Grower<'a, F> {
                 route_batch(feature, growing, samples, batch, planes);
             }
             let samples = &*samples;
-            tiles.par_iter_mut().for_each(|tile| {
-                for (&view, planes) in batch.iter().zip(planes) {
-                    let list = &samples[view];
-                    let n = tile.add(feature, planes, slice, list, resources.stop);
-                    resources.observer.responses(n);
-                }
-            });
+            let mut at = 0;
+            for planes in near(planes) {
+                let views = &batch[at..at + planes.len()];
+                at += planes.len();
+                tiles.par_iter_mut().for_each(|tile| {
+                    for (&view, planes) in views.iter().zip(planes) {
+                        let list = &samples[view];
+                        let n = tile.add(feature, planes, slice, list, resources.stop);
+                        resources.observer.responses(n);
+                    }
+                });
+            }
             if resources.stop.load(Ordering::Relaxed) {
                 return Err(TrainError::Stopped { tree, level });
             }
@@ -706,6 +711,24 @@ impl<'a, F: Feature> Grower<'a, F> {
         *routed = true;
         Ok(())
     }
+}
+
+/// Runs of images that fit into a processor's last cache together: the threads, which have other
+/// candidates each, read them from memory once.
+fn near<'p>(planes: &'p [&'p Planes]) -> impl Iterator<Item = &'p [&'p Planes]> {
+    const CACHE: u64 = 8 << 20;
+    let mut rest = planes;
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fit = rest.iter().take_while(|p| {
+            bytes += p.bytes();
+            bytes <= CACHE
+        });
+        let n = fit.count().max(1).min(rest.len());
+        let (run, tail) = rest.split_at(n);
+        rest = tail;
+        (n > 0).then_some(run)
+    })
 }
 
 /// For each node whether pixels that are in it may be in the frontier after routing.
