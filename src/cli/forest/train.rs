@@ -488,13 +488,14 @@ fn work(args: &Args, part: &std::path::Path, stop: &AtomicBool) -> Result<Forest
     let trained = train(&job, &resources, resume);
     observer.bar.finish_and_clear();
     trained.map_err(|e| match e {
-        TrainError::Stopped { .. } => Failure::internal(format!(
-            "{e}; {}",
-            match crate::files::present(part) {
-                true => format!("--resume goes on from {}", part.display()),
-                false => "no level was done yet".into(),
-            }
-        )),
+        // As a shell has it for what Ctrl-C ended.
+        TrainError::Stopped { .. } => Failure {
+            status: 130,
+            message: match crate::files::present(part) {
+                true => format!("{e}; --resume goes on from {}", part.display()),
+                false => format!("{e}; no level was done yet"),
+            },
+        },
         e => e.into(),
     })
 }
