@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use roadloop::{
     stage::forest::{
-        Colour, Feature, FeatureSpec, Forest, InputSpec, LEAF, Node, Norm, Planes, Purpose, Recipe,
-        Region, Sampling, Seed, Theta, ThresholdSource, Tree,
+        Colour, Feature, FeatureSpec, Forest, InputSpec, LEAF, Mapping, Node, Norm, Planes,
+        Purpose, Recipe, Region, Sampling, Theta, ThresholdSource, Tree,
         feature::{INVALID, LARGEST},
     },
     training::{
@@ -61,7 +61,7 @@ impl Plain<'_> {
         let mut best: Option<(f64, Theta, i32)> = None;
         let mixed = counts.iter().filter(|&&n| n > 0).count() > 1;
         if level < recipe.depth && pixels.len() > recipe.min_pixels as usize && mixed {
-            let seed = Seed::new(recipe.seed);
+            let seed = recipe.randomness();
             let mut picks = seed.stream(Purpose::Picks, self.tree, heap, 0);
             let picks: Vec<usize> = (0..recipe.thresholds)
                 .map(|_| picks.below(pixels.len() as u32) as usize)
@@ -134,7 +134,7 @@ fn plain_tree(job: &Job<'_>, tree: u32) -> Tree {
         panic!("regions only");
     };
     let recipe = &job.recipe;
-    let seed = Seed::new(recipe.seed);
+    let seed = recipe.randomness();
     let (mut planes, mut pixels) = (Vec::new(), Vec::new());
     let mut builder = roadloop::stage::forest::PlaneBuilder::new(&job.input);
     for (i, facts) in job.facts.iter().enumerate() {
@@ -187,6 +187,7 @@ fn trees_are_those_of_an_exhaustive_trainer() {
         |job| {
             job.recipe.sampling = Sampling::Balanced;
             job.recipe.seed = 77;
+            job.recipe.mapping = Mapping::Padenti;
         },
         |job| job.recipe.class_weights = vec![40, 256, 1000],
         |job| {

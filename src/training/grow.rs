@@ -419,7 +419,7 @@ impl<'a, F: Feature> Grower<'a, F> {
         tree: u32,
     ) -> Result<(Self, Vec<u32>), TrainError> {
         let recipe = &job.recipe;
-        let seed = Seed::new(recipe.seed);
+        let seed = recipe.randomness();
         let views = bag(job.facts, recipe, seed, tree);
         let classes = job.data.classes().len();
         let needs_depth = feature.needs().depth;

@@ -15,6 +15,9 @@ use crate::stage::forest::{
     feature::{INVALID, LARGEST},
 };
 
+/// Responses that are computed before they are counted.
+const AT_ONCE: usize = 1024;
+
 /// No place in a slice.
 const NONE: u32 = u32::MAX;
 
@@ -141,6 +144,7 @@ pub(super) struct Tile {
     taus: Vec<i32>,
     order: Vec<u16>,
     bins: Vec<u32>,
+    hits: Vec<usize>,
 }
 
 impl Tile {
@@ -152,6 +156,7 @@ impl Tile {
             taus: Vec::new(),
             order: Vec::new(),
             bins: Vec::new(),
+            hits: Vec::with_capacity(AT_ONCE),
         }
     }
 
@@ -243,13 +248,24 @@ impl Tile {
             let place = &slice.places[i];
             let classes = place.totals.len();
             let thetas = &self.thetas[i * n..][..n];
-            let taus = self.taus[i * n * t..][..n * t].chunks_exact(t);
-            let bins = self.bins[place.base * n..][..place.bins * n].chunks_exact_mut(place.bins);
-            for ((theta, taus), bins) in thetas.iter().zip(taus).zip(bins) {
-                for s in run {
-                    let response = feature.response(planes, theta, s.x.into(), s.y.into());
-                    let bin = bin_of(taus, response);
-                    bins[bin * classes + usize::from(place.local[usize::from(s.class)])] += 1;
+            let taus = &self.taus[i * n * t..][..n * t];
+            let bins = &mut self.bins[place.base * n..][..place.bins * n];
+            // All responses of some candidates, then their additions: the processor overlaps
+            // what waits for memory better when each kind stands by itself.
+            let step = (AT_ONCE / run.len()).max(1);
+            for first in (0..n).step_by(step) {
+                self.hits.clear();
+                for f in first..n.min(first + step) {
+                    let (theta, taus) = (&thetas[f], &taus[f * t..][..t]);
+                    for s in run {
+                        let response = feature.response(planes, theta, s.x.into(), s.y.into());
+                        let bin = bin_of(taus, response);
+                        let local = usize::from(place.local[usize::from(s.class)]);
+                        self.hits.push(f * place.bins + bin * classes + local);
+                    }
+                }
+                for &hit in &self.hits {
+                    bins[hit] += 1;
                 }
             }
             responses += (n * run.len()) as u64;

@@ -123,7 +123,7 @@ fn work(args: &Args) -> Result<Report, Failure> {
     let mut plans: HashMap<(usize, usize), Plan> = HashMap::new();
     let mut confusion = Confusion::new(data.classes());
     let bar = ProgressBar::new(data.items().len() as u64).with_message("test");
-    let (mut took, mut pixels) = (Duration::ZERO, 0usize);
+    let (mut took, mut pixels, mut fastest) = (Duration::ZERO, 0usize, f64::INFINITY);
     let facts = data.scan()?;
     data.check_input(&facts, &forest.meta.feature, &forest.meta.input)?;
     for (i, item) in data.items().iter().enumerate() {
@@ -144,8 +144,10 @@ fn work(args: &Args) -> Result<Report, Failure> {
             depth: depth.as_ref().map_or(Depth::None, Depth::Steps),
         };
         plan.run(input, &mut output);
-        took += start.elapsed();
+        let elapsed = start.elapsed();
+        took += elapsed;
         pixels += size.area();
+        fastest = fastest.min(elapsed.as_nanos() as f64 / size.area() as f64);
         let step = args.step as usize;
         let labels = enlarged(&output.labels, size, step);
         let confidence = enlarged(&output.confidence, size, step);
@@ -159,9 +161,10 @@ fn work(args: &Args) -> Result<Report, Failure> {
     }
     bar.finish_and_clear();
     log::info!(
-        "{} trees, {:.1} ns a pixel",
+        "{} trees, {:.1} ns a pixel, {fastest:.1} in the fastest image, on {} threads",
         forest.trees.len(),
-        took.as_nanos() as f64 / pixels.max(1) as f64
+        took.as_nanos() as f64 / pixels.max(1) as f64,
+        rayon::current_num_threads()
     );
     Ok(confusion.report(Unmatched::default()))
 }
@@ -189,6 +192,5 @@ fn write(
     let path = |folder: &str| out.join(folder).join(&file);
     png::write_grey(&path("labels"), labels).map_err(failed(path("labels")))?;
     png::write_rgb(&path("colours"), &colours).map_err(failed(path("colours")))?;
-    // 0 there is "no measurement" of a disparity, and 1/65535 here: written alike.
-    png::write_disparity(&path("confidence"), confidence).map_err(failed(path("confidence")))
+    png::write_grey16(&path("confidence"), confidence).map_err(failed(path("confidence")))
 }

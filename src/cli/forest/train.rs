@@ -11,8 +11,8 @@ use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use super::{DataArgs, Failure, with_threads};
 use crate::{
     stage::forest::{
-        Colour, DepthDifference, FeatureSpec, Forest, InputSpec, Norm, Recipe, Region, Rgbd,
-        Sampling, ThresholdSource,
+        Colour, DepthDifference, FeatureSpec, Forest, InputSpec, Mapping, Norm, Recipe, Region,
+        Rgbd, Sampling, ThresholdSource,
     },
     training::{
         Job, Observer, Resources, TrainError,
@@ -193,6 +193,9 @@ pub struct Args {
         help_heading = "Training"
     )]
     seed: u64,
+    /// How random words become parameters
+    #[arg(long, value_enum, default_value_t = Mapping::Exact, help_heading = "Training")]
+    mapping: Mapping,
     /// How pixels are drawn
     #[arg(long, value_enum, default_value_t = Sampling::Uniform, help_heading = "Training")]
     sampling: Sampling,
@@ -336,6 +339,7 @@ impl Args {
             min_pixels: self.min_pixels,
             min_gain: self.min_gain,
             seed: self.seed,
+            mapping: self.mapping,
             sampling: self.sampling,
             threshold_source: self.threshold_source.unwrap_or(source),
             bag: self.bag,

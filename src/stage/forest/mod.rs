@@ -36,7 +36,7 @@ pub use model::{
 pub use planes::{
     Colour, InputSpec, MAX_CHANNELS, MAX_HALF, MAX_SIDE, Needs, Pixels, PlaneBuilder, Planes,
 };
-pub use random::{Purpose, Seed, Words, md5};
+pub use random::{Mapping, Purpose, Seed, Words, md5};
 
 use crate::frame::{Disparity, Image, Size};
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     feature::{FeatureSpec, Theta},
     planes::InputSpec,
+    random::{Mapping, Seed},
 };
 
 /// A class of the labels.
@@ -61,6 +62,8 @@ pub struct Recipe {
     pub min_gain: f64,
     /// Changes every random choice; below 2^56.
     pub seed: u64,
+    /// How random words become parameters and thresholds.
+    pub mapping: Mapping,
     /// How pixels are drawn.
     pub sampling: Sampling,
     /// Where thresholds come from.
@@ -85,6 +88,7 @@ impl Default for Recipe {
             min_pixels: 38,
             min_gain: 0.0,
             seed: 0,
+            mapping: Mapping::Exact,
             sampling: Sampling::Uniform,
             threshold_source: ThresholdSource::Uniform,
             bag: 1.0,
@@ -101,6 +105,11 @@ pub const MAX_DEPTH: u32 = 31;
 pub const MAX_CLASSES: usize = 254;
 
 impl Recipe {
+    /// The source of every random choice.
+    pub fn randomness(&self) -> Seed {
+        Seed::new(self.seed).mapped(self.mapping)
+    }
+
     /// Checks what a file or user gave.
     ///
     /// # Errors

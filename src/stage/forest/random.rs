@@ -69,9 +69,31 @@ pub enum Purpose {
     Bag = 4,
 }
 
+/// How a word becomes a number of a range.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    serde::Serialize,
+    serde::Deserialize,
+    clap::ValueEnum,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Mapping {
+    /// `low + floor(v (high - low + 1) / 2^32)`: uniform, both ends included.
+    #[default]
+    Exact,
+    /// `low + trunc(f32(v) / 2^32 * (high - low))` in f32, as the paper's program has it: `high`
+    /// itself is reached by the 128 largest words alone.
+    Padenti,
+}
+
 /// The seed of a forest: changes every stream; 0 changes none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seed([u32; 2]);
+pub struct Seed([u32; 2], Mapping);
 
 impl Seed {
     /// Spreads a user's seed over the two words that are changed, so that neighbouring seeds do
@@ -82,12 +104,22 @@ impl Seed {
         z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^= z >> 31;
         // The lowest 8 bits of the fourth word stay the purpose's.
-        Self([z as u32, (z >> 32) as u32 & 0xFFFF_FF00])
+        Self(
+            [z as u32, (z >> 32) as u32 & 0xFFFF_FF00],
+            Mapping::default(),
+        )
+    }
+
+    /// The same seed with another mapping.
+    pub fn mapped(self, mapping: Mapping) -> Self {
+        Self(self.0, mapping)
     }
 
     /// The stream of `(t, n, f)` for a purpose.
     pub fn stream(self, purpose: Purpose, t: u32, n: u32, f: u32) -> Words {
-        Words::new([t ^ self.0[0], n, f, purpose as u32 ^ self.0[1]])
+        let mut words = Words::new([t ^ self.0[0], n, f, purpose as u32 ^ self.0[1]]);
+        words.mapping = self.1;
+        words
     }
 }
 
@@ -96,12 +128,17 @@ impl Seed {
 pub struct Words {
     state: [u32; 4],
     used: usize,
+    mapping: Mapping,
 }
 
 impl Words {
     /// The stream after `s_0`.
     pub fn new(state: [u32; 4]) -> Self {
-        Self { state, used: 4 }
+        Self {
+            state,
+            used: 4,
+            mapping: Mapping::Exact,
+        }
     }
 
     /// The next word.
@@ -119,8 +156,13 @@ impl Words {
         ((u64::from(self.word()) * u64::from(n)) >> 32) as u32
     }
 
-    /// A number of `low..=high`, both ends included: `low + floor(v (high - low + 1) / 2^32)`.
+    /// A number of `low..=high` ([`Mapping`]).
     pub fn within(&mut self, low: i32, high: i32) -> i32 {
+        if self.mapping == Mapping::Padenti {
+            let u = self.word() as f32 / 4_294_967_296.0;
+            let step = (u * (i64::from(high) - i64::from(low)) as f32) as i64;
+            return (i64::from(low) + step).min(high.into()) as i32;
+        }
         let span = (i64::from(high) - i64::from(low) + 1).max(1) as u64;
         // Below 2^32 * 2^32; the sum is at most `high`.
         let step = ((u128::from(self.word()) * u128::from(span)) >> 32) as i64;
@@ -168,6 +210,20 @@ mod tests {
         assert_eq!(words.within(9, 9), 9);
         for _ in 0..50 {
             words.within(i32::MIN, i32::MAX);
+        }
+    }
+
+    #[test]
+    fn the_papers_mapping_leaves_the_upper_end_out() {
+        let seed = Seed::new(0).mapped(Mapping::Padenti);
+        let mut seen = [0; 3];
+        let mut words = seed.stream(Purpose::Feature, 1, 2, 3);
+        for _ in 0..300 {
+            seen[words.within(0, 2) as usize] += 1;
+        }
+        assert!(seen[0] > 100 && seen[1] > 100 && seen[2] == 0);
+        for (low, high) in [(i32::MIN, i32::MAX), (-7, -7), (i32::MAX - 1, i32::MAX)] {
+            assert!((low..=high).contains(&words.within(low, high)));
         }
     }
 

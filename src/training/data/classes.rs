@@ -235,38 +235,30 @@ impl ClassTable {
     pub fn decode(&self, picture: &Picture, path: &Path) -> Result<Image<u8>, DataError> {
         let (w, h) = (picture.size().width, picture.size().height);
         let mut out = Image::filled(w, h, VOID);
-        for y in 0..h {
-            for x in 0..w {
-                let (class, value) = match picture {
-                    Picture::Grey8(p) => {
-                        let v = p.get(x, y);
-                        (self.by_index[usize::from(v)], v.to_string())
+        let wrong = |value: &dyn std::fmt::Debug, x: usize, y: usize| {
+            let what = format!(
+                "label {value:?} at ({x}, {y}) is of no class, or of several, in {}",
+                self.origin
+            );
+            DataError::content(path, what)
+        };
+        for (y, row) in out.rows_mut().enumerate() {
+            match picture {
+                Picture::Grey8(p) => {
+                    for (x, (to, &v)) in row.iter_mut().zip(p.row(y)).enumerate() {
+                        *to = self.by_index[usize::from(v)].ok_or_else(|| wrong(&v, x, y))?;
                     }
-                    Picture::Rgb8(p) => {
-                        let colour = p.get(x, y);
-                        let class = self.by_colour.get(&colour).copied();
-                        match class {
-                            Some(c) if c != AMBIGUOUS => {
-                                out.set(x, y, c);
-                                continue;
-                            }
-                            _ => (None, format!("{colour:?}")),
-                        }
+                }
+                Picture::Rgb8(p) => {
+                    for (x, (to, colour)) in row.iter_mut().zip(p.row(y)).enumerate() {
+                        let class = self.by_colour.get(colour).copied();
+                        let class = class.filter(|&c| c != AMBIGUOUS);
+                        *to = class.ok_or_else(|| wrong(colour, x, y))?;
                     }
-                    Picture::Grey16(_) => {
-                        let what = "16-bit grey, expected 8-bit indices or colours";
-                        return Err(DataError::content(path, what));
-                    }
-                };
-                match class {
-                    Some(class) => out.set(x, y, class),
-                    None => {
-                        let what = format!(
-                            "label {value} at ({x}, {y}) is of no class, or of several, in {}",
-                            self.origin
-                        );
-                        return Err(DataError::content(path, what));
-                    }
+                }
+                Picture::Grey16(_) => {
+                    let what = "16-bit grey, expected 8-bit indices or colours";
+                    return Err(DataError::content(path, what));
                 }
             }
         }
