@@ -247,9 +247,9 @@ fn learnt(data: &Dataset, feature: FeatureSpec, input: InputSpec, source: Thresh
     job.recipe.thresholds = 12;
     let forest = toy::quiet(&job).unwrap();
     let (mut right, mut all) = (0u64, 0u64);
-    for i in 0..data.items().len() {
+    for (i, facts) in facts.iter().enumerate() {
         use roadloop::stage::{Stage as _, forest};
-        let size = facts[i].size;
+        let size = facts.size;
         let params = forest::Params::default();
         let mut plan = forest::cpu::Plan::new(&forest, &params, size, None).unwrap();
         let mut output = plan.output();

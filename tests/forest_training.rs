@@ -25,10 +25,13 @@ struct Plain<'a> {
     feature: Region,
     tree: u32,
     planes: Vec<Planes>,
-    nodes: Vec<(u32, Option<(Theta, i32)>, Vec<u32>)>,
+    nodes: Vec<PlainNode>,
 }
 
 type Pixels = Vec<(usize, Sample)>;
+
+/// Number in the full tree, split, pixels by class.
+type PlainNode = (u32, Option<(Theta, i32)>, Vec<u32>);
 
 impl Plain<'_> {
     fn response(&self, theta: &Theta, pixel: &(usize, Sample)) -> i32 {

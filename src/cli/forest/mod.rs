@@ -28,7 +28,7 @@ enum Command {
     /// Trains a forest from labelled images
     Train(Box<train::Args>),
     /// Labels images and judges them against their truth
-    Test(test::Args),
+    Test(Box<test::Args>),
     /// Prints what a forest is
     Info(info::Args),
 }

@@ -3,7 +3,7 @@
 //!
 //! # The numeric contract
 //! 1. **Image.** Channels as they come, or CIELab ([`colour`]); sum tables in whole numbers
-//!    ([`planes`]). Depth is in steps, 0 = missing; from a disparity `d` (1/256 px) it is
+//!    ([`Planes`]). Depth is in steps, 0 = missing; from a disparity `d` (1/256 px) it is
 //!    `floor(256 f B s / d + 1/2)` of the camera's `f`, `B` and `s` steps in a metre, brought
 //!    into 1 to 65535; 65535 at `d = 0`.
 //! 2. **Walk.** From each tree's root; left iff `response <= tau` ([`feature`]).
