@@ -71,19 +71,10 @@ impl<'a> Store<'a> {
             if raster.pixels().size() != size {
                 return Err(changed());
             }
-            // One grey channel stands for all.
-            let raster = match raster {
-                super::data::Raster::Channels(list)
-                    if list.len() != usize::from(builder.spec().channels) =>
-                {
-                    let list = vec![
-                        list.first().cloned().ok_or_else(changed)?;
-                        builder.spec().channels.into()
-                    ];
-                    super::data::Raster::Channels(list)
-                }
-                raster => raster,
-            };
+            let channels = raster.channels();
+            if channels != usize::from(builder.spec().channels) && channels != 1 {
+                return Err(changed());
+            }
             builder.fill(&mut planes, raster.pixels(), view.mirrored);
         }
         if self.needs.depth {

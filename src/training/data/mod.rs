@@ -156,7 +156,8 @@ impl Raster {
         }
     }
 
-    fn channels(&self) -> usize {
+    /// Channels; 1 of grey.
+    pub fn channels(&self) -> usize {
         match self {
             Self::Grey(_) => 1,
             Self::Rgb(_) => 3,
