@@ -232,7 +232,7 @@ fn trees_are_those_of_an_exhaustive_trainer() {
 }
 
 fn larger(job: &mut Job<'_>, source: ThresholdSource) {
-    job.recipe.features = 50;
+    job.recipe.features = 30;
     job.recipe.min_pixels = 2;
     job.recipe.depth = 9;
     job.recipe.flip = true;
@@ -248,7 +248,7 @@ fn neither_memory_nor_threads_change_a_tree() {
         larger(&mut job, source);
         let expected = toy::quiet(&job).unwrap();
         // From one candidate and one image at a time to everything at once.
-        for memory in [0, 3000, 40_000, 1 << 20] {
+        for memory in [0, 20_000, 1 << 20] {
             for threads in [1, 3] {
                 let pool = rayon::ThreadPoolBuilder::new()
                     .num_threads(threads)

@@ -33,13 +33,23 @@ enum Kind {
     Depth,
 }
 
+/// What becomes of regions at the image's border.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Border {
+    /// The feature is invalid there, and the pixel goes right
+    Invalid,
+    /// The region is cut
+    Shrink,
+}
+
 /// Where defaults come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 enum Preset {
-    /// What does best on MSRC-v2's validation images: Lab, sums, thresholds from responses
+    /// What does best on MSRC-v2's validation images: Lab, sums, some single regions, regions cut
+    /// at the border, thresholds from responses
     #[default]
     Default,
-    /// As the paper has it: RGB, means, uniform thresholds
+    /// As the paper has it: RGB, means, pairs of regions, uniform thresholds
     Paper,
 }
 
@@ -76,12 +86,12 @@ pub struct Args {
     /// Largest half side of a region, px (rgbd: at the reference depth) [default: 12, 3]
     #[arg(long, value_name = "PX", help_heading = "Feature")]
     region: Option<i32>,
-    /// Cut regions at the image's border, in place of calling them invalid
-    #[arg(long, help_heading = "Feature")]
-    shrink: bool,
-    /// Candidates in 256 that are single regions
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Feature")]
-    single_share: u32,
+    /// What becomes of regions at the image's border [default: shrink; paper: invalid]
+    #[arg(long, value_enum, help_heading = "Feature")]
+    border: Option<Border>,
+    /// Candidates in 256 that are single regions [default: 64; paper: 0]
+    #[arg(long, value_name = "N", help_heading = "Feature")]
+    single_share: Option<u32>,
     /// Candidates in 256 that are the pixel's row
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Feature")]
     row_share: u32,
@@ -242,6 +252,20 @@ impl Args {
         let norm = self
             .norm
             .unwrap_or(if paper { Norm::Mean } else { Norm::Sum });
+        let border = self.border.unwrap_or(match paper {
+            true => Border::Invalid,
+            false => Border::Shrink,
+        });
+        let shrink = border == Border::Shrink;
+        // No more of them than the other shares leave room for.
+        let others = self.row_share.saturating_add(match self.feature {
+            Kind::Rgbd => self.depth_share,
+            _ => 0,
+        });
+        let usual = if paper { 0 } else { 64 };
+        let single_share = self
+            .single_share
+            .unwrap_or(256u32.saturating_sub(others).min(usual));
         let input = InputSpec {
             colour,
             channels,
@@ -286,8 +310,8 @@ impl Args {
                     offset_px: self.offset.unwrap_or(95),
                     region_px: self.region.unwrap_or(12),
                     norm,
-                    shrink: self.shrink,
-                    single_share: self.single_share,
+                    shrink,
+                    single_share,
                     row_share: self.row_share,
                     thresholds,
                     single_thresholds: single(thresholds),
@@ -302,9 +326,9 @@ impl Args {
                     region_px: self.region.unwrap_or(3),
                     reference: self.reference.unwrap_or(1000),
                     norm,
-                    shrink: self.shrink,
+                    shrink,
                     depth_share: self.depth_share,
-                    single_share: self.single_share,
+                    single_share,
                     row_share: self.row_share,
                     thresholds,
                     single_thresholds: single(thresholds),

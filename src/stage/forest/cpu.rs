@@ -2,7 +2,8 @@
 use rayon::prelude::*;
 
 use super::{
-    Depth, Forest, Input, LEAF, Labels, Node, Params, ParamsError, PlaneBuilder, Planes,
+    Depth, Forest, Input, LEAF, Labels, Node, Params, ParamsError, PlaneBuilder, Planes, Theta,
+    Tree,
     feature::{Feature, FeatureSpec, dispatch},
     planes::{MAX_SIDE, Pixels},
 };
@@ -15,10 +16,10 @@ use crate::{
 pub struct Plan {
     params: Params,
     feature: FeatureSpec,
-    /// Nodes of all trees, children counted within the tree.
-    nodes: Vec<Node>,
-    /// Where each tree's nodes begin and end, and its first leaf.
-    trees: Vec<(usize, usize, u32)>,
+    /// The splits of all trees.
+    splits: Vec<Split>,
+    /// Where each tree begins.
+    roots: Vec<At>,
     posteriors: Vec<u16>,
     /// Indices in label pictures.
     indices: Vec<u8>,
@@ -30,10 +31,24 @@ pub struct Plan {
     rows: Vec<Row>,
 }
 
+/// A split, or a leaf of the whole forest with [`AT_LEAF`] set.
+type At = u32;
+
+/// Set where an [`At`] is a leaf.
+const AT_LEAF: u32 = 1 << 31;
+
+/// A node with where its left and its right side lead, so that a leaf is known without a look
+/// at it.
+struct Split {
+    theta: Theta,
+    tau: i32,
+    sides: [At; 2],
+}
+
 /// What a row of the grid needs while it is computed.
 struct Row {
-    /// A node, then a leaf of the whole forest, for each tree and pixel.
-    at: Vec<u32>,
+    /// Where each pixel is in each tree.
+    at: Vec<At>,
     /// Pixels that are not at a leaf yet.
     active: Vec<u16>,
 }
@@ -61,12 +76,10 @@ impl Plan {
         }
         let meta = &forest.meta;
         let (posteriors, first) = params.leaves.table(forest);
-        let mut nodes = Vec::new();
-        let mut trees = Vec::new();
+        let mut splits = Vec::new();
+        let mut roots = Vec::new();
         for (tree, first) in forest.trees.iter().zip(first) {
-            let begin = nodes.len();
-            nodes.extend_from_slice(&tree.nodes);
-            trees.push((begin, nodes.len(), first));
+            roots.push(flatten(tree, first, &mut splits)?);
         }
         let grid = params.grid(size);
         let mut builder = PlaneBuilder::new(&meta.input);
@@ -74,15 +87,15 @@ impl Plan {
             builder.reserve(size);
         }
         let row = || Row {
-            at: vec![0; grid.width * trees.len()],
+            at: vec![0; grid.width * roots.len()],
             active: Vec::with_capacity(grid.width),
         };
         Ok(Self {
             params: *params,
             feature: meta.feature,
             rows: (0..grid.height).map(|_| row()).collect(),
-            nodes,
-            trees,
+            splits,
+            roots,
             posteriors,
             indices: meta.classes.iter().map(|c| c.index).collect(),
             void: meta.void,
@@ -120,6 +133,32 @@ impl Plan {
     pub fn replicates_grey(&self) -> bool {
         self.feature.needs().colour && self.channels > 1
     }
+}
+
+/// Adds a tree's splits, in the order of its nodes; returns its root.
+fn flatten(tree: &Tree, first_leaf: u32, splits: &mut Vec<Split>) -> Result<At, ParamsError> {
+    // Of each node where it goes.
+    let mut next = splits.len() as u64;
+    let mut place = Vec::with_capacity(tree.nodes.len());
+    for node in &tree.nodes {
+        place.push(match node.leaf_number() {
+            Some(leaf) => (first_leaf + leaf) | AT_LEAF,
+            None => next as At,
+        });
+        next += u64::from(node.left != LEAF);
+    }
+    if next >= AT_LEAF.into() {
+        let text = format!("{next} splits, expected fewer than {AT_LEAF}");
+        return Err(ParamsError::Forest(text));
+    }
+    let split = |node: &Node| Split {
+        theta: node.theta,
+        tau: node.tau,
+        sides: [place[node.left as usize], place[node.left as usize + 1]],
+    };
+    let inner = tree.nodes.iter().filter(|node| node.left != LEAF);
+    splits.extend(inner.map(split));
+    Ok(place[0])
 }
 
 /// Steps of depth of every disparity.
@@ -164,8 +203,8 @@ impl Stage for Plan {
         }
         let void_without_depth = self.params.void_without_depth && self.needs_depth();
         let judge = Judge {
-            plan_trees: &self.trees,
-            nodes: &self.nodes,
+            roots: &self.roots,
+            splits: &self.splits,
             posteriors: &self.posteriors,
             indices: &self.indices,
             void: self.void,
@@ -212,8 +251,8 @@ impl Stage for Plan {
 
 /// What all rows share.
 struct Judge<'a> {
-    plan_trees: &'a [(usize, usize, u32)],
-    nodes: &'a [Node],
+    roots: &'a [At],
+    splits: &'a [Split],
     posteriors: &'a [u16],
     indices: &'a [u8],
     void: u8,
@@ -233,34 +272,25 @@ impl Judge<'_> {
     /// takes the next: the steps are independent, so that the processor can overlap their reads.
     fn walk<F: Feature>(&self, feature: &F, y: usize, row: &mut Row) {
         let Size { width, height } = self.planes.size();
-        let cells = row.at.len() / self.plan_trees.len();
+        let cells = row.at.len() / self.roots.len();
         let y = self.pixel(y, height);
-        for (at, &(begin, end, leaf)) in row.at.chunks_exact_mut(cells).zip(self.plan_trees) {
-            let nodes = &self.nodes[begin..end];
-            at.fill(0);
+        for (at, &root) in row.at.chunks_exact_mut(cells).zip(self.roots) {
+            at.fill(root);
             row.active.clear();
-            if nodes[0].left == LEAF {
-                at.fill(leaf);
-                continue;
+            if root & AT_LEAF == 0 {
+                row.active.extend(0..cells as u16);
             }
-            row.active.extend(0..cells as u16);
             while !row.active.is_empty() {
                 let mut kept = 0;
                 for i in 0..row.active.len() {
                     let cell = row.active[i];
-                    let node = &nodes[at[usize::from(cell)] as usize];
+                    let at = &mut at[usize::from(cell)];
+                    let split = &self.splits[*at as usize];
                     let x = self.pixel(cell.into(), width);
-                    let response = feature.response(self.planes, &node.theta, x, y);
-                    let next = node.left + u32::from(response > node.tau);
-                    let child = &nodes[next as usize];
-                    let is_leaf = child.left == LEAF;
-                    at[usize::from(cell)] = if is_leaf {
-                        leaf + child.tau as u32
-                    } else {
-                        next
-                    };
+                    let response = feature.response(self.planes, &split.theta, x, y);
+                    *at = split.sides[usize::from(response > split.tau)];
                     row.active[kept] = cell;
-                    kept += usize::from(!is_leaf);
+                    kept += usize::from(*at & AT_LEAF == 0);
                 }
                 row.active.truncate(kept);
             }
@@ -277,14 +307,14 @@ impl Judge<'_> {
         mut posteriors: Option<&mut [u16]>,
     ) {
         let Size { width, height } = self.planes.size();
-        let (classes, trees) = (self.indices.len(), self.plan_trees.len());
+        let (classes, trees) = (self.indices.len(), self.roots.len());
         let cells = row.at.len() / trees;
         let mut sums = [0u32; super::MAX_CLASSES];
         let sums = &mut sums[..classes];
         for cell in 0..cells {
             sums.fill(0);
             for t in 0..trees {
-                let leaf = row.at[t * cells + cell] as usize;
+                let leaf = (row.at[t * cells + cell] & !AT_LEAF) as usize;
                 for (sum, &p) in sums.iter_mut().zip(&self.posteriors[leaf * classes..]) {
                     *sum += u32::from(p);
                 }

@@ -115,6 +115,9 @@ impl Pixels<'_> {
 #[derive(Clone, Debug)]
 pub struct Planes {
     size: Size,
+    /// Entries of a row of a sum table, and of a whole one.
+    stride: usize,
+    table: usize,
     needs: Needs,
     channels: usize,
     /// What was added to the samples of each channel.
@@ -155,6 +158,8 @@ impl Planes {
         }
         Self {
             size,
+            stride: size.width + 1,
+            table,
             needs,
             channels,
             bias,
@@ -201,21 +206,20 @@ impl Planes {
         })
     }
 
+    /// The sum over a region by the sum table that begins at `first`.
     #[inline(always)]
-    fn corners(table: &[u32], stride: usize, r: Region) -> u32 {
-        let (top, bottom) = (r.top * stride, r.bottom * stride);
-        table[bottom + r.right]
-            .wrapping_sub(table[top + r.right])
-            .wrapping_sub(table[bottom + r.left])
-            .wrapping_add(table[top + r.left])
+    fn corners(&self, sums: &[u32], first: usize, r: Region) -> u32 {
+        let (top, bottom) = (first + r.top * self.stride, first + r.bottom * self.stride);
+        sums[bottom + r.right]
+            .wrapping_sub(sums[top + r.right])
+            .wrapping_sub(sums[bottom + r.left])
+            .wrapping_add(sums[top + r.left])
     }
 
     /// Sum of a channel's samples over a region, bias included.
     #[inline(always)]
     pub fn sum(&self, channel: usize, region: Region) -> u32 {
-        let stride = self.size.width + 1;
-        let table = stride * (self.size.height + 1);
-        Self::corners(&self.sums[channel * table..][..table], stride, region)
+        self.corners(&self.sums, channel * self.table, region)
     }
 
     /// What is in each of a channel's samples beyond its value.
@@ -227,10 +231,9 @@ impl Planes {
     /// Sum of the depths in a region, and how many pixels have one.
     #[inline(always)]
     pub fn depth_sum(&self, region: Region) -> (u32, u32) {
-        let stride = self.size.width + 1;
         (
-            Self::corners(&self.depth_sums, stride, region),
-            Self::corners(&self.depth_counts, stride, region),
+            self.corners(&self.depth_sums, 0, region),
+            self.corners(&self.depth_counts, 0, region),
         )
     }
 
