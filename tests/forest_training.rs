@@ -334,6 +334,16 @@ fn a_checkpoint_of_something_else_is_refused() {
     let error = toy::with(&job, 1 << 30, None, &Silent, &stop, Some(part.clone())).unwrap_err();
     assert!(error.to_string().contains("the recipe is"), "{error}");
     job.recipe.samples -= 1;
+    // More trees than it says, or fewer.
+    for n in [0, 3] {
+        let mut bad = part.clone();
+        bad.trees.resize(n, part.trees[0].clone());
+        let error = toy::with(&job, 1 << 30, None, &Silent, &stop, Some(bad)).unwrap_err();
+        assert!(
+            error.to_string().contains("the number of trees is"),
+            "{error}"
+        );
+    }
     part.meta.data_digest ^= 1;
     let error = toy::with(&job, 1 << 30, None, &Silent, &stop, Some(part)).unwrap_err();
     assert!(

@@ -1,75 +1,22 @@
 //! Level by level.
-use std::{
-    path::PathBuf,
-    sync::atomic::{AtomicBool, Ordering},
-};
+use std::sync::atomic::Ordering;
 
 use rayon::prelude::*;
-use xxhash_rust::xxh3::Xxh3;
 
 use super::{
-    TrainError,
-    data::{Dataset, Facts},
+    Job, Resources, TrainError,
+    data::Facts,
     gain::Xlog,
-    histogram::{Candidate, Slice, Tile, Winner, bytes_of, keep_best, spread},
+    growing::Growing,
+    histogram::{Candidate, Slice, Tile, Winner, bytes_of, keep_best},
+    job::{check_resumed, describe},
     samples::{self, Sample, VOID},
     store::{Store, View},
 };
 use crate::stage::forest::{
-    Feature, FeatureSpec, Forest, InputSpec, LEAF, Meta, Node, PlaneBuilder, Planes, Progress,
-    Purpose, Recipe, Seed, ThresholdSource, Tree, dispatch,
+    Feature, Forest, LEAF, PlaneBuilder, Planes, Progress, Purpose, Recipe, Seed, ThresholdSource,
+    Tree, dispatch,
 };
-
-/// What decides a forest.
-pub struct Job<'a> {
-    /// The images.
-    pub data: &'a Dataset,
-    /// What is known of them, as [`Dataset::scan`] gives it.
-    pub facts: &'a [Facts],
-    /// The feature.
-    pub feature: FeatureSpec,
-    /// What it reads.
-    pub input: InputSpec,
-    /// Everything else.
-    pub recipe: Recipe,
-    /// Whether one image, or a class without pixels, will do.
-    pub allow_small_set: bool,
-}
-
-/// What decides how it is trained, and not a bit of the result.
-pub struct Resources<'a> {
-    /// Bytes for histograms (half) and images (half). At least an image and the bins of one
-    /// candidate are kept whatever it is.
-    pub memory_limit: u64,
-    /// Ends the training once set.
-    pub stop: &'a AtomicBool,
-    /// Where the forest is written after each level.
-    pub checkpoint: Option<PathBuf>,
-    /// Who is told of progress.
-    pub observer: &'a dyn Observer,
-}
-
-/// Who is told of progress. Called from several threads.
-pub trait Observer: Sync {
-    /// A level of a tree begins, with so many nodes to split, in so many slices, by about so
-    /// many responses.
-    fn level_begins(&self, tree: u32, level: u32, nodes: usize, slices: usize, responses: u64) {
-        let _ = (tree, level, nodes, slices, responses);
-    }
-    /// So many responses were computed.
-    fn responses(&self, n: u64) {
-        let _ = n;
-    }
-    /// A tree is done, with so many nodes.
-    fn tree_ends(&self, tree: u32, nodes: usize) {
-        let _ = (tree, nodes);
-    }
-}
-
-/// Tells nobody.
-pub struct Silent;
-
-impl Observer for Silent {}
 
 /// Trains a forest, or goes on with an unfinished one.
 ///
@@ -82,7 +29,7 @@ pub fn train(
 ) -> Result<Forest, TrainError> {
     let meta = describe(job)?;
     if let Some(forest) = &resume {
-        check_resumed(&forest.meta, &meta)?;
+        check_resumed(forest, &meta)?;
     }
     let mut forest = resume.unwrap_or(Forest {
         meta,
@@ -94,208 +41,6 @@ pub fn train(
     dispatch!(&job.feature, feature => grow(feature, job, resources, &mut forest))?;
     forest.meta.progress = None;
     Ok(forest)
-}
-
-/// Checks the set and the options, and says what will be trained.
-fn describe(job: &Job<'_>) -> Result<Meta, TrainError> {
-    let classes = job.data.classes();
-    job.feature
-        .validate(&job.input)
-        .map_err(TrainError::Option)?;
-    job.recipe
-        .validate(classes.len())
-        .map_err(TrainError::Option)?;
-    job.data.check_input(job.facts, &job.feature, &job.input)?;
-    let mut class_pixels = vec![0u64; classes.len()];
-    let mut digest = Xxh3::new();
-    for facts in job.facts {
-        digest.update(&facts.digest.to_le_bytes());
-        for (sum, n) in class_pixels.iter_mut().zip(&facts.class_pixels) {
-            *sum += n;
-        }
-    }
-    let names = |wanted: &dyn Fn(u64) -> bool| -> Vec<&str> {
-        let all = classes.iter().zip(&class_pixels);
-        all.filter(|&(_, &n)| wanted(n))
-            .map(|(c, _)| c.name.as_str())
-            .collect()
-    };
-    let present = names(&|n| n > 0);
-    if present.len() < 2 {
-        return Err(TrainError::Set(match present.first() {
-            Some(name) => {
-                format!("all labelled pixels are of one class, {name}; expected two or more")
-            }
-            None => "no pixel has a label of a class".into(),
-        }));
-    }
-    let absent = names(&|n| n == 0);
-    if !absent.is_empty() && !job.allow_small_set {
-        return Err(TrainError::Set(format!(
-            "no pixel is of class {}; name it as void, or allow small sets",
-            absent.join(", ")
-        )));
-    }
-    if job.facts.len() < 2 && !job.allow_small_set {
-        return Err(TrainError::Set(
-            "one image, expected two or more, or that small sets are allowed".into(),
-        ));
-    }
-    Ok(Meta {
-        feature: job.feature,
-        input: job.input,
-        classes: classes.to_vec(),
-        void: job.data.class_table().void_index(),
-        recipe: job.recipe.clone(),
-        images: job.facts.len() as u64,
-        class_pixels,
-        data_digest: digest.digest(),
-        progress: Some(Progress {
-            trees: 0,
-            levels: 0,
-        }),
-        program: concat!("roadloop ", env!("CARGO_PKG_VERSION")).into(),
-    })
-}
-
-fn check_resumed(there: &Meta, here: &Meta) -> Result<(), TrainError> {
-    let same = |what, found: String, expected: String| {
-        if found == expected {
-            Ok(())
-        } else {
-            Err(TrainError::Resume {
-                what,
-                found,
-                expected,
-            })
-        }
-    };
-    let text = |v: &dyn std::fmt::Debug| format!("{v:?}");
-    let digest = |m: &Meta| format!("{:016x}", m.data_digest);
-    same("the data's digest", digest(there), digest(here))?;
-    same("the feature", text(&there.feature), text(&here.feature))?;
-    same("the input", text(&there.input), text(&here.input))?;
-    same("the recipe", text(&there.recipe), text(&here.recipe))?;
-    let names = |m: &Meta| text(&m.classes.iter().map(|c| &c.name).collect::<Vec<_>>());
-    same("the list of classes", names(there), names(here))
-}
-
-/// A tree while it grows.
-#[derive(Default)]
-struct Growing {
-    nodes: Vec<Node>,
-    heaps: Vec<u32>,
-    /// Pixels by class; of nodes that are split, empty.
-    counts: Vec<Vec<u32>>,
-    /// Where the last level begins.
-    last: usize,
-    level: u32,
-}
-
-impl Growing {
-    fn root(counts: Vec<u32>) -> Self {
-        Self {
-            nodes: vec![Node::leaf(0)],
-            heaps: vec![0],
-            counts: vec![counts],
-            last: 0,
-            level: 1,
-        }
-    }
-
-    /// Goes on with a tree that was saved.
-    fn resumed(tree: &Tree, classes: usize) -> Self {
-        let n = tree.nodes.len();
-        let (mut heaps, mut levels) = (vec![0u32; n], vec![1u32; n]);
-        let mut leaves = tree.counts.chunks_exact(classes);
-        let mut counts = Vec::with_capacity(n);
-        for (i, node) in tree.nodes.iter().enumerate() {
-            if node.left == LEAF {
-                counts.push(leaves.next().unwrap_or_default().to_vec());
-                continue;
-            }
-            counts.push(Vec::new());
-            for side in 0..2u32 {
-                let child = (node.left + side) as usize;
-                heaps[child] = 2 * heaps[i] + 1 + side;
-                levels[child] = levels[i] + 1;
-            }
-        }
-        let level = levels.last().copied().unwrap_or(1);
-        Self {
-            last: levels.iter().position(|&l| l == level).unwrap_or(0),
-            nodes: tree.nodes.clone(),
-            heaps,
-            counts,
-            level,
-        }
-    }
-
-    /// The nodes of the last level that may be split.
-    fn frontier(&self, min_pixels: u32) -> Vec<Candidate> {
-        let worth = |counts: &[u32]| {
-            let pixels: u64 = counts.iter().map(|&n| u64::from(n)).sum();
-            pixels > min_pixels.into() && counts.iter().filter(|&&n| n > 0).count() > 1
-        };
-        (self.last..self.nodes.len())
-            .filter(|&i| worth(&self.counts[i]))
-            .map(|i| Candidate {
-                node: i as u32,
-                heap: self.heaps[i],
-                counts: self.counts[i].clone(),
-            })
-            .collect()
-    }
-
-    /// Splits the nodes of the last level that have a winner; false if none has.
-    fn split(&mut self, frontier: &[Candidate], winners: Vec<Option<Winner>>) -> bool {
-        let begin = self.nodes.len();
-        for (candidate, winner) in frontier.iter().zip(winners) {
-            let Some(winner) = winner else { continue };
-            let left = spread(&candidate.counts, &winner.left);
-            let right = candidate
-                .counts
-                .iter()
-                .zip(&left)
-                .map(|(n, l)| n - l)
-                .collect();
-            let i = candidate.node as usize;
-            self.counts[i] = Vec::new();
-            self.nodes[i] = Node {
-                left: self.nodes.len() as u32,
-                theta: winner.theta,
-                tau: winner.tau,
-            };
-            for (side, counts) in [(1, left), (2, right)] {
-                self.nodes.push(Node::leaf(0));
-                self.heaps.push(2 * candidate.heap + side);
-                self.counts.push(counts);
-            }
-        }
-        if begin == self.nodes.len() {
-            return false;
-        }
-        self.last = begin;
-        self.level += 1;
-        true
-    }
-
-    /// As it is saved.
-    fn tree(&self) -> Tree {
-        let mut tree = Tree {
-            nodes: self.nodes.clone(),
-            counts: Vec::new(),
-        };
-        let mut leaves = 0;
-        for (node, counts) in tree.nodes.iter_mut().zip(&self.counts) {
-            if node.left == LEAF {
-                *node = Node::leaf(leaves);
-                leaves += 1;
-                tree.counts.extend(counts);
-            }
-        }
-        tree
-    }
 }
 
 /// What one tree is grown from.

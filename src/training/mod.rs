@@ -28,10 +28,13 @@ pub mod data;
 mod error;
 pub mod gain;
 mod grow;
+mod growing;
 mod histogram;
+mod job;
 pub mod samples;
 mod store;
 
 pub use error::TrainError;
-pub use grow::{Job, Observer, Resources, Silent, train};
+pub use grow::train;
+pub use job::{Job, Observer, Resources, Silent};
 pub use store::View;
