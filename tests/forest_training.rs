@@ -300,7 +300,7 @@ fn what_was_stopped_and_resumed_is_the_same_forest() {
                 level,
                 slices: 0.into(),
             };
-            let error = toy::with(&job, 20_000, Some(path.clone()), &observer, &stop, None);
+            let error = toy::with(&job, 8_000, Some(path.clone()), &observer, &stop, None);
             let text = error.unwrap_err().to_string();
             assert_eq!(text, format!("stopped at level {level} of tree {tree}"));
             assert!(observer.slices.into_inner() > 1 || level == 1);
