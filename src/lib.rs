@@ -14,6 +14,7 @@
 //! | [`maths`] | numerics that several stages share, the same bits on host and device |
 //! | `cuda` | the GPU (feature `cuda`): context, streams, graphs, memory, kernels |
 //! | [`replay`] | a recorded drive through all of these |
+//! | [`training`] | the forest's trainer: data sets, candidates, histograms, levels |
 //! | [`sink`] | where results go: tables, pictures, summary, digest, report |
 //! | [`evaluate`] | results against truth |
 //! | [`config`] | `roadloop.toml`, typed and validated |
@@ -44,3 +45,4 @@ pub mod replay;
 pub mod sink;
 pub mod source;
 pub mod stage;
+pub mod training;

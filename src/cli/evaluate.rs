@@ -3,7 +3,7 @@ use std::{io::Write, path::PathBuf};
 
 use super::Failure;
 use crate::evaluate::{
-    EvaluateError, disparity, foreground, logos,
+    EvaluateError, disparity, foreground, labels, logos,
     stixels::{self, TruthKind},
 };
 
@@ -19,6 +19,8 @@ pub enum What {
     Foreground,
     /// logos.csv.
     Logos,
+    /// Label pictures.
+    Labels,
 }
 
 /// The command's arguments.
@@ -49,6 +51,9 @@ pub struct Args {
     /// The label truth's class table, in place of the classes.csv beside it.
     #[arg(long, value_name = "FILE")]
     pub classes: Option<PathBuf>,
+    /// Classes that are not judged, by name, besides void: for labels.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub void: Vec<String>,
 }
 
 fn finite(text: &str) -> Result<f64, String> {
@@ -85,6 +90,17 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), EvaluateError> {
             }
             report(
                 &foreground::evaluate(&args.results, &args.truth)?,
+                args,
+                out,
+            )
+        }
+        What::Labels => {
+            let options = labels::Options {
+                classes: args.classes.clone(),
+                void: args.void.clone(),
+            };
+            report(
+                &labels::evaluate(&args.results, &args.truth, &options)?,
                 args,
                 out,
             )

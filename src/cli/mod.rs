@@ -4,6 +4,7 @@ mod computer;
 pub mod demo;
 pub mod evaluate;
 mod failure;
+pub mod forest;
 pub mod logos;
 pub mod replay;
 pub mod report;
@@ -44,6 +45,8 @@ enum Command {
     Logos(logos::Args),
     /// Validates a file and prints what was understood
     Check(check::Args),
+    /// Trains, tests and describes the pixel classifier
+    Forest(forest::Args),
     /// One HTML page from the results of a replay
     Report(report::Args),
 }
@@ -85,6 +88,7 @@ fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Logos(args) => logos::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Forest(args) => forest::run(&args, stop_flag),
         Command::Report(args) => Ok(report::run(&args)?),
     }
 }
@@ -98,7 +102,7 @@ fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
         if set.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
         }
-        log::info!("stopping after this frame; once more to end at once");
+        log::info!("stopping; once more to end at once");
     };
     ctrlc::set_handler(on_signal)
         .map_err(|e| Failure::internal(format!("no handler for Ctrl-C: {e}")))?;

@@ -14,6 +14,7 @@ use crate::{frame::Size, source::picture::PictureError};
 pub mod disparity;
 mod files;
 pub mod foreground;
+pub mod labels;
 pub mod logos;
 pub mod stixel_table;
 pub mod stixels;
@@ -142,6 +143,9 @@ pub enum EvaluateError {
         /// Width in the truth, px.
         expected: u32,
     },
+    /// Labels or their class table can't be read.
+    #[error(transparent)]
+    Data(#[from] crate::training::data::DataError),
     /// The report can't be written.
     #[error("the report can't be written: {0}")]
     Report(#[source] std::io::Error),
@@ -154,6 +158,7 @@ impl EvaluateError {
         match self {
             Self::Io { source, .. } if crate::files::is_data(source) => 65,
             Self::Io { .. } | Self::Empty { .. } => 66,
+            Self::Data(e) if !e.is_data() => 66,
             Self::Report(_) => 70,
             _ => 65,
         }

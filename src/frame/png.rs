@@ -48,6 +48,21 @@ pub fn write_grey(path: &Path, image: &Image<u8>) -> std::io::Result<()> {
     )
 }
 
+/// Writes 16-bit grey, samples as they are.
+///
+/// # Errors
+/// As the file system gives them.
+pub fn write_grey16(path: &Path, image: &Image<u16>) -> std::io::Result<()> {
+    let bytes: Vec<u8> = image.pixels().flat_map(|v| v.to_be_bytes()).collect();
+    write(
+        path,
+        image.size(),
+        ::png::ColorType::Grayscale,
+        ::png::BitDepth::Sixteen,
+        &bytes,
+    )
+}
+
 /// Writes 8-bit colour.
 ///
 /// # Errors

@@ -12,6 +12,7 @@
 //! reference and the CPU backend.
 pub mod egomotion;
 pub mod foreground;
+pub mod forest;
 pub mod logo;
 pub mod rectify;
 pub mod road;

@@ -1,0 +1,526 @@
+//! Level by level.
+use std::sync::atomic::Ordering;
+
+use rayon::prelude::*;
+
+use super::{
+    Job, Resources, TrainError,
+    data::Facts,
+    gain::Xlog,
+    growing::Growing,
+    histogram::{Candidate, Slice, Tile, Winner, bytes_of, keep_best},
+    job::{check_resumed, describe},
+    samples::{self, Sample, VOID},
+    store::{Store, View},
+};
+use crate::stage::forest::{
+    Feature, Forest, LEAF, PlaneBuilder, Planes, Progress, Purpose, Recipe, Seed, ThresholdSource,
+    Tree, dispatch,
+};
+
+/// Trains a forest, or goes on with an unfinished one.
+///
+/// # Errors
+/// As [`TrainError`] says; the checkpoint then has the last whole level.
+pub fn train(
+    job: &Job<'_>,
+    resources: &Resources<'_>,
+    resume: Option<Forest>,
+) -> Result<Forest, TrainError> {
+    let meta = describe(job)?;
+    if let Some(forest) = &resume {
+        check_resumed(forest, &meta)?;
+    }
+    let mut forest = resume.unwrap_or(Forest {
+        meta,
+        trees: Vec::new(),
+    });
+    if forest.meta.progress.is_none() && forest.trees.len() == job.recipe.trees as usize {
+        return Ok(forest);
+    }
+    dispatch!(&job.feature, feature => grow(feature, job, resources, &mut forest))?;
+    forest.meta.progress = None;
+    Ok(forest)
+}
+
+/// What one tree is grown from.
+struct Grower<'a, F> {
+    feature: &'a F,
+    job: &'a Job<'a>,
+    resources: &'a Resources<'a>,
+    store: &'a Store<'a>,
+    seed: Seed,
+    tree: u32,
+    views: Vec<View>,
+    /// The pixels of each view, sorted by node.
+    samples: Vec<Vec<Sample>>,
+    xlog: Xlog,
+}
+
+fn grow<F: Feature>(
+    feature: &F,
+    job: &Job<'_>,
+    resources: &Resources<'_>,
+    forest: &mut Forest,
+) -> Result<(), TrainError> {
+    let recipe = &job.recipe;
+    let needs = feature.needs();
+    let images = resources.memory_limit / 2;
+    let builder = PlaneBuilder::new(&job.input);
+    let store = Store::new(job.data, job.facts, builder, needs, images, recipe.flip);
+    let classes = job.data.classes().len();
+    let done = forest.meta.progress.map_or(0, |p| p.trees);
+    let mut partial = forest
+        .trees
+        .split_off((done as usize).min(forest.trees.len()))
+        .pop();
+    for tree in done..recipe.trees {
+        let stopped = |level| TrainError::Stopped { tree, level };
+        let (mut grower, totals) = Grower::new(feature, job, resources, &store, tree)?;
+        let mut growing = match partial.take() {
+            Some(tree) => Growing::resumed(&tree, classes),
+            None => Growing::root(totals),
+        };
+        while growing.level < recipe.depth {
+            let frontier = growing.frontier(recipe.min_pixels);
+            if frontier.is_empty() {
+                break;
+            }
+            let winners = grower.split_level(&growing, &frontier)?;
+            if resources.stop.load(Ordering::Relaxed) {
+                return Err(stopped(growing.level));
+            }
+            if !growing.split(&frontier, winners) {
+                break;
+            }
+            let progress = Progress {
+                trees: tree,
+                levels: growing.level,
+            };
+            save(resources, forest, Some(growing.tree()), progress)?;
+        }
+        forest.trees.push(growing.tree());
+        resources.observer.tree_ends(tree, growing.nodes.len());
+        let progress = Progress {
+            trees: tree + 1,
+            levels: 0,
+        };
+        save(resources, forest, None, progress)?;
+    }
+    Ok(())
+}
+
+/// Writes the checkpoint: the finished trees and the one that grows.
+fn save(
+    resources: &Resources<'_>,
+    forest: &mut Forest,
+    growing: Option<Tree>,
+    progress: Progress,
+) -> Result<(), TrainError> {
+    forest.meta.progress = Some(progress);
+    let Some(path) = &resources.checkpoint else {
+        return Ok(());
+    };
+    let partial = growing.is_some();
+    forest.trees.extend(growing);
+    let saved = forest.save(path).map_err(TrainError::Checkpoint);
+    if partial {
+        forest.trees.pop();
+    }
+    saved
+}
+
+/// The images that a tree sees.
+fn bag(facts: &[Facts], recipe: &Recipe, seed: Seed, tree: u32) -> Vec<View> {
+    let n = facts.len();
+    // f64 product and ceiling: the same everywhere.
+    let take = ((n as f64 * recipe.bag).ceil() as usize).clamp(1, n);
+    let mut order: Vec<(u32, usize)> = facts
+        .iter()
+        .enumerate()
+        .map(|(i, f)| (seed.stream(Purpose::Bag, tree, f.key, 0).word(), i))
+        .collect();
+    if take < n {
+        order.sort_unstable();
+        order.truncate(take);
+        order.sort_unstable_by_key(|&(_, i)| i);
+    }
+    let sides: &[bool] = if recipe.flip {
+        &[false, true]
+    } else {
+        &[false]
+    };
+    let sides = |(_, image)| sides.iter().map(move |&mirrored| View { image, mirrored });
+    order.into_iter().flat_map(sides).collect()
+}
+
+impl<'a, F: Feature> Grower<'a, F> {
+    /// Draws the tree's pixels and counts them by class.
+    fn new(
+        feature: &'a F,
+        job: &'a Job<'a>,
+        resources: &'a Resources<'a>,
+        store: &'a Store<'a>,
+        tree: u32,
+    ) -> Result<(Self, Vec<u32>), TrainError> {
+        let recipe = &job.recipe;
+        let seed = recipe.randomness();
+        let views = bag(job.facts, recipe, seed, tree);
+        let classes = job.data.classes().len();
+        let needs_depth = feature.needs().depth;
+        let draw = |view: &View| -> Result<Vec<Sample>, TrainError> {
+            let (i, facts) = (view.image, &job.facts[view.image]);
+            let (size, mut labels) = (facts.size, job.data.labels(i)?);
+            if needs_depth && !job.input.fill_depth {
+                // Of a pixel without depth nothing could be asked.
+                let depth = job.data.depth(i, size, job.input.depth_steps_per_m)?;
+                for (labels, depth) in labels.rows_mut().zip(depth.iter().flat_map(|d| d.rows())) {
+                    for (label, _) in labels.iter_mut().zip(depth).filter(|(_, d)| **d == 0) {
+                        *label = VOID;
+                    }
+                }
+            }
+            let mut list = samples::draw(
+                labels.data(),
+                size.width,
+                recipe.sampling,
+                recipe.samples,
+                classes,
+                (seed, tree, facts.key),
+            );
+            if view.mirrored {
+                for s in &mut list {
+                    s.x = (size.width - 1) as u16 - s.x;
+                }
+            }
+            Ok(list)
+        };
+        let samples: Vec<Vec<Sample>> = views.par_iter().map(draw).collect::<Result<_, _>>()?;
+        let mut counts = vec![0u64; classes];
+        for s in samples.iter().flatten() {
+            counts[usize::from(s.class)] += 1;
+        }
+        let all: u64 = counts.iter().sum();
+        if all > u32::MAX.into() {
+            let text = format!(
+                "{all} training pixels a tree, expected at most {}",
+                u32::MAX
+            );
+            return Err(TrainError::Set(text));
+        }
+        let weight = |c: usize| u64::from(recipe.class_weights.get(c).copied().unwrap_or(1));
+        let weighted = (0..classes).map(|c| counts[c] * weight(c)).sum();
+        let xlog = Xlog::new(weighted).ok_or_else(|| {
+            TrainError::Set(format!(
+                "{all} training pixels with such weights are too many"
+            ))
+        })?;
+        let grower = Self {
+            feature,
+            job,
+            resources,
+            store,
+            seed,
+            tree,
+            views,
+            samples,
+            xlog,
+        };
+        Ok((grower, counts.iter().map(|&n| n as u32).collect()))
+    }
+
+    /// The split of each node of the frontier, where there is one. What it gives once `stop` is
+    /// set means nothing.
+    fn split_level(
+        &mut self,
+        growing: &Growing,
+        frontier: &[Candidate],
+    ) -> Result<Vec<Option<Winner>>, TrainError> {
+        let recipe = &self.job.recipe;
+        let thresholds = recipe.thresholds as usize;
+        let budget = self.resources.memory_limit / 2;
+        let mut slices = Vec::new();
+        let (mut begin, mut bytes) = (0, 0);
+        for (end, candidate) in frontier.iter().enumerate() {
+            let more = bytes_of(&candidate.counts, thresholds) * u64::from(recipe.features);
+            if end > begin && bytes + more > budget {
+                slices.push(&frontier[begin..end]);
+                (begin, bytes) = (end, 0);
+            }
+            bytes += more;
+        }
+        slices.push(&frontier[begin..]);
+        let pixels = |c: &Candidate| c.counts.iter().map(|&n| u64::from(n)).sum::<u64>();
+        let responses = frontier.iter().map(pixels).sum::<u64>() * u64::from(recipe.features);
+        let (tree, level, n) = (self.tree, growing.level, frontier.len());
+        let observer = self.resources.observer;
+        observer.level_begins(tree, level, n, slices.len(), responses);
+        // With thresholds from responses ranks must be known before anything is counted.
+        let mut routed = false;
+        if recipe.threshold_source == ThresholdSource::Responses {
+            self.route(growing, frontier)?;
+            routed = true;
+        }
+        let mut winners = Vec::with_capacity(n);
+        for nodes in slices {
+            winners.extend(self.split_slice(growing, frontier, nodes, &mut routed)?);
+            if self.stopped() {
+                break;
+            }
+        }
+        for (winner, candidate) in winners.iter_mut().zip(frontier) {
+            let weight = |c: usize| u64::from(recipe.class_weights.get(c).copied().unwrap_or(1));
+            let counts = candidate.counts.iter().enumerate();
+            let weighted = counts.map(|(c, &n)| u64::from(n) * weight(c)).sum();
+            let least = self.xlog.least(weighted, recipe.min_gain);
+            if winner.as_ref().is_some_and(|w: &Winner| w.gain < least) {
+                *winner = None;
+            }
+        }
+        Ok(winners)
+    }
+
+    fn stopped(&self) -> bool {
+        self.resources.stop.load(Ordering::Relaxed)
+    }
+
+    /// The views with a pixel in a node for which `wanted` holds.
+    fn views_with(&self, wanted: impl Fn(u32) -> bool + Sync) -> Vec<usize> {
+        (0..self.views.len())
+            .filter(|&v| {
+                self.samples[v]
+                    .chunk_by(|a, b| a.node == b.node)
+                    .any(|run| wanted(run[0].node))
+            })
+            .collect()
+    }
+
+    /// Brings all pixels to the nodes of the last level.
+    fn route(&mut self, growing: &Growing, frontier: &[Candidate]) -> Result<(), TrainError> {
+        let moves = leads_to(growing, frontier);
+        let wanted = self.views_with(|node| moves[node as usize]);
+        let (store, views, feature) = (self.store, &self.views, self.feature);
+        let (samples, stop) = (&mut self.samples, self.resources.stop);
+        store.for_batches(views, &wanted, |batch, planes| {
+            route_batch(feature, growing, samples, batch, planes);
+            if stop.load(Ordering::Relaxed) {
+                return Err(TrainError::Stopped {
+                    tree: self.tree,
+                    level: growing.level,
+                });
+            }
+            Ok(())
+        })
+    }
+
+    /// The best candidates of some nodes, in as many passes as memory asks for.
+    fn split_slice(
+        &mut self,
+        growing: &Growing,
+        frontier: &[Candidate],
+        nodes: &[Candidate],
+        routed: &mut bool,
+    ) -> Result<Vec<Option<Winner>>, TrainError> {
+        let recipe = &self.job.recipe;
+        let slice = Slice::new(nodes, recipe);
+        let per_candidate: u64 = nodes
+            .iter()
+            .map(|n| bytes_of(&n.counts, recipe.thresholds as usize))
+            .sum();
+        let fit = (self.resources.memory_limit / 2 / per_candidate.max(1)).max(1);
+        let block = fit.min(recipe.features.into()) as u32;
+        let mut winners = vec![None; nodes.len()];
+        let mut from = 0;
+        while from < recipe.features {
+            let to = recipe.features.min(from.saturating_add(block));
+            // Two tiles a thread: one that ends early finds another.
+            let tiles = (2 * rayon::current_num_threads() as u32).min(to - from);
+            let edge =
+                |i: u32| from + ((u64::from(to - from) * u64::from(i)) / u64::from(tiles)) as u32;
+            let mut tiles: Vec<Tile> = (0..tiles)
+                .map(|i| Tile::new(edge(i), edge(i + 1)))
+                .collect();
+            let (feature, seed, tree) = (self.feature, self.seed, self.tree);
+            tiles
+                .par_iter_mut()
+                .for_each(|tile| tile.draw(feature, &slice, recipe, seed, tree));
+            if recipe.threshold_source == ThresholdSource::Responses {
+                self.pick(&slice, &mut tiles, growing.level)?;
+            }
+            tiles.par_iter_mut().for_each(|tile| tile.sort(&slice));
+            self.count(growing, frontier, &slice, &mut tiles, routed)?;
+            let found: Vec<_> = tiles
+                .par_iter()
+                .map(|tile| tile.best(&slice, &self.xlog))
+                .collect();
+            for found in found {
+                keep_best(&mut winners, found);
+            }
+            if self.stopped() {
+                break;
+            }
+            from = to;
+        }
+        Ok(winners)
+    }
+
+    /// Thresholds from the responses of pixels of each node.
+    fn pick(&self, slice: &Slice, tiles: &mut [Tile], level: u32) -> Result<(), TrainError> {
+        let picks: Vec<Vec<(u32, u32)>> = (0..slice.len())
+            .map(|place| slice.picks(place, self.seed, self.tree))
+            .collect();
+        // Of each node, pixels and picks that were passed.
+        let mut passed = vec![(0u32, 0usize); slice.len()];
+        let mut by_view: Vec<Vec<(usize, u32, usize)>> = vec![Vec::new(); self.views.len()];
+        for (view, samples) in self.samples.iter().enumerate() {
+            let mut at = 0;
+            for run in samples.chunk_by(|a, b| a.node == b.node) {
+                if let Some(place) = slice.place(run[0].node) {
+                    let (rank, next) = &mut passed[place];
+                    let end = *rank + run.len() as u32;
+                    while let Some(&(pick, j)) = picks[place].get(*next).filter(|p| p.0 < end) {
+                        by_view[view].push((place, j, at + (pick - *rank) as usize));
+                        *next += 1;
+                    }
+                    *rank = end;
+                }
+                at += run.len();
+            }
+        }
+        let wanted: Vec<usize> = (0..self.views.len())
+            .filter(|&v| !by_view[v].is_empty())
+            .collect();
+        let feature = self.feature;
+        self.store
+            .for_batches(&self.views, &wanted, |batch, planes| {
+                tiles.par_iter_mut().for_each(|tile| {
+                    for (&view, planes) in batch.iter().zip(planes) {
+                        for &(place, j, s) in &by_view[view] {
+                            let sample = &self.samples[view][s];
+                            tile.pick(feature, planes, slice, (place, j), sample);
+                        }
+                    }
+                });
+                self.go_on(level)
+            })
+    }
+
+    fn go_on(&self, level: u32) -> Result<(), TrainError> {
+        if self.stopped() {
+            let tree = self.tree;
+            return Err(TrainError::Stopped { tree, level });
+        }
+        Ok(())
+    }
+
+    /// Fills the bins; the first pass of a level routes the pixels besides.
+    fn count(
+        &mut self,
+        growing: &Growing,
+        frontier: &[Candidate],
+        slice: &Slice,
+        tiles: &mut [Tile],
+        routed: &mut bool,
+    ) -> Result<(), TrainError> {
+        let wanted = if *routed {
+            self.views_with(|node| slice.place(node).is_some())
+        } else {
+            let moves = leads_to(growing, frontier);
+            self.views_with(|node| moves[node as usize] || slice.place(node).is_some())
+        };
+        let (store, views, feature) = (self.store, &self.views, self.feature);
+        let (samples, resources) = (&mut self.samples, self.resources);
+        let (tree, level, route) = (self.tree, growing.level, !*routed);
+        store.for_batches(views, &wanted, |batch, planes| {
+            if route {
+                route_batch(feature, growing, samples, batch, planes);
+            }
+            let samples = &*samples;
+            let mut at = 0;
+            for planes in near(planes) {
+                let views = &batch[at..at + planes.len()];
+                at += planes.len();
+                tiles.par_iter_mut().for_each(|tile| {
+                    for (&view, planes) in views.iter().zip(planes) {
+                        let list = &samples[view];
+                        let n = tile.add(feature, planes, slice, list, resources.stop);
+                        resources.observer.responses(n);
+                    }
+                });
+            }
+            if resources.stop.load(Ordering::Relaxed) {
+                return Err(TrainError::Stopped { tree, level });
+            }
+            Ok(())
+        })?;
+        *routed = true;
+        Ok(())
+    }
+}
+
+/// Runs of images that fit into a processor's last cache together: the threads, which have other
+/// candidates each, read them from memory once.
+fn near<'p>(planes: &'p [&'p Planes]) -> impl Iterator<Item = &'p [&'p Planes]> {
+    const CACHE: u64 = 8 << 20;
+    let mut rest = planes;
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fit = rest.iter().take_while(|p| {
+            bytes += p.bytes();
+            bytes <= CACHE
+        });
+        let n = fit.count().max(1).min(rest.len());
+        let (run, tail) = rest.split_at(n);
+        rest = tail;
+        (n > 0).then_some(run)
+    })
+}
+
+/// For each node whether pixels that are in it may be in the frontier after routing.
+fn leads_to(growing: &Growing, frontier: &[Candidate]) -> Vec<bool> {
+    let mut leads = vec![false; growing.nodes.len()];
+    for candidate in frontier {
+        leads[candidate.node as usize] = true;
+    }
+    for (i, node) in growing.nodes.iter().enumerate().rev() {
+        if node.left != LEAF {
+            let left = node.left as usize;
+            leads[i] = leads[left] || leads[left + 1];
+        }
+    }
+    leads
+}
+
+/// Brings the pixels of some views to their leaves, and sorts them by node; within a node they
+/// keep their order.
+fn route_batch<F: Feature>(
+    feature: &F,
+    growing: &Growing,
+    samples: &mut [Vec<Sample>],
+    batch: &[usize],
+    planes: &[&Planes],
+) {
+    let mut lists: Vec<(&mut Vec<Sample>, &Planes)> = Vec::with_capacity(batch.len());
+    let mut rest = samples;
+    let mut passed = 0;
+    for (&view, planes) in batch.iter().zip(planes) {
+        // Batches rise.
+        let (_, tail) = std::mem::take(&mut rest).split_at_mut(view - passed);
+        if let Some((list, tail)) = tail.split_first_mut() {
+            lists.push((list, planes));
+            rest = tail;
+        }
+        passed = view + 1;
+    }
+    lists.par_iter_mut().for_each(|(list, planes)| {
+        for s in list.iter_mut() {
+            let mut node = &growing.nodes[s.node as usize];
+            while node.left != LEAF {
+                let response = feature.response(planes, &node.theta, s.x.into(), s.y.into());
+                s.node = node.left + u32::from(response > node.tau);
+                node = &growing.nodes[s.node as usize];
+            }
+        }
+        list.sort_by_key(|s| s.node);
+    });
+}
