@@ -9,6 +9,11 @@ use super::{
 /// Trained descriptors whose words lie side by side while queries pass over them.
 pub(super) const BLOCK: usize = 256;
 
+/// One number of each descriptor of a block; aligned, so that no load crosses two cache lines.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Lines([u32; BLOCK]);
+
 /// Side by side in the inner loop.
 pub(super) const LANES: usize = 16;
 
@@ -156,37 +161,30 @@ pub(super) fn match_task(
     groups: Option<&[u32]>,
     pairs: &mut [Pair; TASK],
 ) {
-    let mut words = [[0u32; BLOCK]; 8];
-    let mut of = [0u32; BLOCK];
+    let mut words = [Lines([0u32; BLOCK]); 8];
+    let mut of = Lines([0u32; BLOCK]);
     for (block, chunk) in train.chunks(BLOCK).enumerate() {
         let first = block * BLOCK;
         for (i, descriptor) in chunk.iter().enumerate() {
             for (word, value) in words.iter_mut().zip(descriptor.0) {
-                word[i] = value;
+                word.0[i] = value;
             }
-            of[i] = groups.map_or((first + i) as u32, |g| g[first + i]);
+            // Without groups each is one of its own.
+            of.0[i] = groups.map_or((first + i) as u32, |g| g[first + i]);
         }
         for (query, pair) in query.iter().zip(pairs.iter_mut()) {
-            *pair = match groups {
-                None => pair.merge(block_plain(query, &words, first as u32, chunk.len())),
-                Some(_) => pair.merge(block_apart(query, &words, &of, first as u32, chunk.len())),
-            };
+            let of_block = nearest_of_block(query, &words, &of.0, first as u32, chunk.len());
+            *pair = pair.merge(of_block);
         }
     }
 }
 
 /// Keys of [`LANES`] train descriptors from `at`; the largest beyond `len`.
 #[inline(always)]
-fn keys(
-    query: &Descriptor,
-    words: &[[u32; BLOCK]; 8],
-    at: usize,
-    first: u32,
-    len: usize,
-) -> [u32; LANES] {
+fn keys(query: &Descriptor, words: &[Lines; 8], at: usize, first: u32, len: usize) -> [u32; LANES] {
     let mut distance = [0u32; LANES];
     for (word, q) in words.iter().zip(query.0) {
-        let lanes: &[u32; LANES] = word[at..].first_chunk().unwrap_or(&[0; LANES]);
+        let lanes: &[u32; LANES] = word.0[at..].first_chunk().unwrap_or(&[0; LANES]);
         for (distance, t) in distance.iter_mut().zip(lanes) {
             *distance += (t ^ q).count_ones();
         }
@@ -203,33 +201,11 @@ fn keys(
     keys
 }
 
-/// Where every train descriptor is a group of its own.
+/// The two nearest of a block.
 #[inline(always)]
-fn block_plain(query: &Descriptor, words: &[[u32; BLOCK]; 8], first: u32, len: usize) -> Pair {
-    let (mut best, mut second) = ([u32::MAX; LANES], [u32::MAX; LANES]);
-    for at in (0..len).step_by(LANES) {
-        let keys = keys(query, words, at, first, len);
-        for lane in 0..LANES {
-            second[lane] = second[lane].min(best[lane].max(keys[lane]));
-            best[lane] = best[lane].min(keys[lane]);
-        }
-    }
-    let mut pair = Pair::NONE;
-    for lane in 0..LANES {
-        pair = pair.merge(Pair {
-            best: best[lane],
-            // Of this alone, and no other's.
-            group: best[lane],
-            second: second[lane],
-        });
-    }
-    pair
-}
-
-#[inline(always)]
-fn block_apart(
+fn nearest_of_block(
     query: &Descriptor,
-    words: &[[u32; BLOCK]; 8],
+    words: &[Lines; 8],
     groups: &[u32; BLOCK],
     first: u32,
     len: usize,
