@@ -358,8 +358,11 @@ fn compare(params: &Params, kind: PixelKind, size: Size, frames: u64, seed: u64,
     for t in 0..frames {
         let image = picture(kind, size, seed, t);
         let mut bits = random(seed ^ t);
-        let known = known
-            .then(|| Image::from_fn(size.width, size.height, |_, _| u8::from(bits() % 8 == 0)));
+        let known = known.then(|| {
+            Image::from_fn(size.width, size.height, |_, _| {
+                u8::from(bits().is_multiple_of(8))
+            })
+        });
         let input = Input {
             image: &image,
             motion: &motion,
