@@ -20,7 +20,7 @@ DATA = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "../shared/dat
 OURS = ROOT / "target/release/examples/foreground_time"
 FOLDER = DATA / "cdnet_highway/input"
 WARM = 100
-CASES = [("grey", 320, 240, 400), ("grey", 640, 480, 250)]
+CASES = [("grey", 320, 240, 400), ("grey", 640, 480, 250), ("grey", 1920, 1080, 150), ("colour", 640, 480, 250)]
 
 
 def opencv(kind, width, height, frames):

@@ -343,7 +343,7 @@ fn known_foreground_counts_alike() {
         for t in 0..10u64 {
             let mut noise = random(t);
             let known = Image::from_fn(size.width, size.height, |_, _| {
-                u8::from(noise.next().unwrap() % 5 == 0) * 3
+                u8::from(noise.next().unwrap().is_multiple_of(5)) * 3
             });
             let motion = frame::Motion::of(MotionState::Still);
             both.frame(&scene.picture(t), &motion, Some(&known));

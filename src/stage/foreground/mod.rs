@@ -9,10 +9,14 @@
 //!    whole is rounded to the nearest after adding a small number of the frame
 //!    ([`Frame::dither`]), so that small steps add up over the frames.
 //! 2. **Motion.** The camera's motion since the model began is followed by multiplying
-//!    homographies. While it is none, pixel and model meet directly. Else the picture is
-//!    sampled where the model's pixels lie now (position to 1/8 px, bilinear), and each pixel of
-//!    the mask asks the model's pixel nearest to it. Driving forgets the model; so does a camera
-//!    that has moved by a quarter of the picture.
+//!    homographies (`f64`). So that their errors do not add up, each is corrected by what the
+//!    model shows: least squares for an affine motion over the gain's samples, in whole numbers;
+//!    perspective fades by 1/16. While the camera has not moved by 1/16 px, pixel and model meet
+//!    directly. Else the picture is sampled where the model's pixels lie now (position to 1/8 px,
+//!    bilinear), an eighth of the background's contrast around a pixel is forgiven in both tests
+//!    of 4 (so that thin edges are no foreground), and each pixel of the mask asks the model's
+//!    pixel nearest to it. Driving forgets the model; so does a camera that has moved by a
+//!    quarter of the picture. While the motion is unknown nothing is learnt or said.
 //! 3. **Gain** g, one a frame (`gain`): ratio of pixel and heaviest mode, both summed over the
 //!    channels, on a grid of some 16,000 pixels; from the samples in the 7 bins (1/256 each)
 //!    around the median, sum by sum. Below half a per cent nothing is changed. The pixel enters
@@ -26,7 +30,7 @@
 //!    w < a c is dropped. Weights are divided by their sum. A pixel that matched nothing becomes
 //!    the last mode (the lightest makes room) with weight a, the others times (1 - a). The mode
 //!    that matched or is new moves up while it is at least as heavy as the one above. A single
-//!    mode has weight 1. At rate 0 nothing is stored.
+//!    mode has weight 1. At rate 0 nothing is stored. Of a pixel without modes nothing is said.
 //! 5. **Shadow** (colour): with a = x.mu / mu.mu from [`Params::shadow_ratio`] to
 //!    [`Params::shadow_max_ratio`], |a mu - x|^2 < [`Params::shadow_threshold`] v a^2 for a mode
 //!    of the background.
