@@ -32,7 +32,7 @@ struct Road {
 // Order of frame::MotionState::ALL.
 enum MotionState : std::uint32_t { UNKNOWN = 0, STILL = 1, SMALL_MOTION = 2, DRIVING = 3 };
 
-// How the camera moved (frame::Motion; the host's twin is stage::egomotion::cuda::Motion). The
+// How the camera moved (frame::Motion; the host's twin is stage::device::Motion). The
 // homography maps a pixel of this frame to the one before, row-major, h[8] = 1; it is the identity
 // unless the state is SMALL_MOTION. Written by the egomotion kernels, read by the foreground's.
 struct Motion {

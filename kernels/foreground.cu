@@ -450,7 +450,7 @@ __device__ inline void clean(const FgParams& p, const FgNow* now, const std::uin
     const int x = x0 + 4 * column, y = y0 + row;
     const std::size_t out = static_cast<std::size_t>(y) * w + x;
     std::uint32_t result = 0;
-    if (now->verdict == VALID) {
+    if (now->verdict == MASK_VALID) {
         const std::uint8_t* const from = now->moved != 0 ? moved_codes : codes;
         std::uint8_t* const bytes = reinterpret_cast<std::uint8_t*>(tile);
         for (int i = threadIdx.x; i < (TILE_Y + 2 * R) * ROW; i += CLEAN_THREADS) {

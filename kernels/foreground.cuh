@@ -33,18 +33,8 @@ constexpr int UNITS = 64;
 constexpr int UNKNOWNS = 6;
 constexpr int PRODUCTS = UNKNOWNS * (UNKNOWNS + 1) / 2;
 
-// frame::MotionState and frame::ForegroundState, in their order.
-enum MotionKind : std::uint32_t { MOTION_UNKNOWN, MOTION_STILL, MOTION_SMALL, MOTION_DRIVING };
-enum Verdict : std::uint32_t { WARMING_UP, VALID, DRIVING, UNKNOWN, SKIPPED };
-
-// frame::Motion as it lies in device memory.
-struct CameraMotion {
-    std::uint32_t state;
-    std::uint16_t tracked;
-    std::uint16_t inliers;
-    float homography[9];
-};
-static_assert(sizeof(CameraMotion) == 44, "as on the host");
+// frame::ForegroundState, in its order.
+enum Verdict : std::uint32_t { MASK_WARMING_UP, MASK_VALID, MASK_DRIVING, MASK_MOTION_UNKNOWN, MASK_SKIPPED };
 
 struct FgParams {
     std::uint32_t width, height, area;

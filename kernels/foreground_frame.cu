@@ -142,7 +142,7 @@ __device__ void settle(const FgState& s, FgNow& now, const FgParams& p) {
     to_picture(s.anchor, now.to_picture);
     for (int i = 0; i < 9; ++i) now.to_model[i] = static_cast<float>(s.anchor[i]);
     now.fresh = s.learnt == 0 ? 1 : 0;
-    now.verdict = s.learnt >= p.warm_up ? VALID : WARMING_UP;
+    now.verdict = s.learnt >= p.warm_up ? MASK_VALID : MASK_WARMING_UP;
     now.measure = p.compensate != 0 && s.learnt >= GAIN_AFTER ? 1 : 0;
 }
 
@@ -403,7 +403,7 @@ __device__ void move(const FgParams& p, const FgNow* now, const FgModel& model, 
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(BEGIN_THREADS)
-    foreground_begin(FgParams p, FgState* state, FgNow* now, const CameraMotion* motion) {
+    foreground_begin(FgParams p, FgState* state, FgNow* now, const Motion* motion) {
     std::uint32_t* const bins = &now->bins[0][0];
     for (int i = threadIdx.x; i < 3 * BINS; i += BEGIN_THREADS) bins[i] = 0;
     if (threadIdx.x < PRODUCTS) now->products[threadIdx.x] = 0;
@@ -416,18 +416,18 @@ extern "C" __global__ void __launch_bounds__(BEGIN_THREADS)
     now->align = 0;
     now->moved = 0;
     const std::uint32_t kind = motion->state;
-    if (kind == MOTION_DRIVING) {
+    if (kind == DRIVING) {
         forget(*state);
         now->action = 0;
-        now->verdict = DRIVING;
+        now->verdict = MASK_DRIVING;
         return;
     }
-    if (kind != MOTION_STILL && kind != MOTION_SMALL && state->learnt > 0) {
+    if (kind != STILL && kind != SMALL_MOTION && state->learnt > 0) {
         now->action = 0;
-        now->verdict = UNKNOWN;
+        now->verdict = MASK_MOTION_UNKNOWN;
         return;
     }
-    if (kind == MOTION_SMALL && state->learnt > 0) {
+    if (kind == SMALL_MOTION && state->learnt > 0) {
         if (!follow(state->anchor, motion->homography, p)) forget(*state);
         now->align = state->learnt >= GAIN_AFTER ? 1 : 0;
     }
@@ -436,13 +436,13 @@ extern "C" __global__ void __launch_bounds__(BEGIN_THREADS)
 
 // For a frame that the model does not see: the camera's motion is kept for later.
 extern "C" __global__ void __launch_bounds__(WARP)
-    foreground_skip(FgParams p, FgState* state, std::uint32_t* verdict, const CameraMotion* motion) {
+    foreground_skip(FgParams p, FgState* state, std::uint32_t* verdict, const Motion* motion) {
     if (threadIdx.x != 0) return;
-    if (motion->state == MOTION_DRIVING) forget(*state);
-    if (motion->state == MOTION_SMALL && state->learnt > 0 && !follow(state->anchor, motion->homography, p)) {
+    if (motion->state == DRIVING) forget(*state);
+    if (motion->state == SMALL_MOTION && state->learnt > 0 && !follow(state->anchor, motion->homography, p)) {
         forget(*state);
     }
-    *verdict = SKIPPED;
+    *verdict = MASK_SKIPPED;
 }
 
 #define FRAME_KERNELS(KIND, PIXEL)                                                                                \

@@ -10,6 +10,8 @@
 //! A stage knows no source, sink, clock or other stage; [`crate::frame_loop`] alone knows the
 //! order. `<stage>/mod.rs` states parameters and the numeric contract, `<stage>/cpu.rs` is the
 //! reference and the CPU backend.
+#[cfg(feature = "cuda")]
+pub mod device;
 pub mod egomotion;
 pub mod foreground;
 pub mod forest;

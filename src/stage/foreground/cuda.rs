@@ -10,7 +10,7 @@ use crate::{
         Module, Priority, Stream,
     },
     device_struct,
-    frame::{self, ForegroundState, MotionState, PixelKind, Size},
+    frame::{ForegroundState, PixelKind, Size},
 };
 
 /// Threads a block, as in the kernel files.
@@ -26,32 +26,7 @@ const TILE: (usize, usize) = (128, 8);
 /// Bytes of the kernel file's `FgNow`.
 const NOW_BYTES: usize = 12648;
 
-device_struct! {
-    /// [`frame::Motion`] as it lies in device memory, written by the egomotion kernels.
-    #[derive(Debug, PartialEq)]
-    pub struct Motion {
-        /// Index in [`MotionState::ALL`].
-        pub state: u32,
-        /// Points that could be followed from the frame before.
-        pub tracked: u16,
-        /// Those of them that the homography explains.
-        pub inliers: u16,
-        /// As [`frame::Motion::homography`].
-        pub homography: [f32; 9],
-    }
-}
-
-impl From<frame::Motion> for Motion {
-    fn from(motion: frame::Motion) -> Self {
-        let state = MotionState::ALL.iter().position(|&s| s == motion.state);
-        Self {
-            state: state.unwrap_or(0) as u32,
-            tracked: motion.tracked,
-            inliers: motion.inliers,
-            homography: motion.homography,
-        }
-    }
-}
+pub use crate::stage::device::Motion;
 
 /// The state that a kernel wrote, by its number.
 pub fn state_of(verdict: u32) -> ForegroundState {

@@ -7,7 +7,7 @@
 //!    1/65535, a variance in 1/256 squared grey level and a mean a channel in 1/256 grey level,
 //!    all `u16`. Grey levels are those of 8 bits; 16-bit pixels are 1/256 levels. What is not
 //!    whole is rounded to the nearest after adding a small number of the frame
-//!    ([`Frame::dither`]), so that small steps add up over the frames.
+//!    (`Frame::dither`), so that small steps add up over the frames.
 //! 2. **Motion.** The camera's motion since the model began is followed by multiplying
 //!    homographies (`f64`). So that their errors do not add up, each is corrected by what the
 //!    model shows: least squares for an affine motion over the gain's samples, in whole numbers;

@@ -2,7 +2,7 @@
 use super::MAX_STEPS;
 use crate::frame::Size;
 
-/// What [`flag_row`] looks at: layer `i` and the layers before and after it, at row `y`.
+/// What `flag_row` looks at: layer `i` and the layers before and after it, at row `y`.
 pub struct Rows<'a> {
     /// Row `y` of the layer.
     pub(super) at: &'a [i16],

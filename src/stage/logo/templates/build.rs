@@ -32,7 +32,7 @@ pub struct BuildOptions {
     /// Heights at which keypoints are looked for, px. A picture is not made larger than twice its
     /// own height, except to the smallest of these.
     pub heights: Vec<usize>,
-    /// Whether it is looked at from the side too: squeezed to [`SQUEEZE`] of its width, and of
+    /// Whether it is looked at from the side too: squeezed to `SQUEEZE` of its width, and of
     /// its height.
     pub views: bool,
     /// Fewest keypoints that do.

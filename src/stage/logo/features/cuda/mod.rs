@@ -1,13 +1,24 @@
 //! Features and matches on the GPU (`kernels/logo_*.cu`): the CPU's bytes, no step on the host.
+mod kernels;
+mod layout;
+mod matcher;
+
+pub use matcher::{Match, Matcher, Train};
+
 use super::{
-    ANGLES, Descriptor, FeatureError, FeatureParams, Features, MAX_OCTAVES, MAX_ORIENTATIONS, Mode,
+    ANGLES, Descriptor, FeatureError, FeatureParams, Features, MAX_ORIENTATIONS, Mode,
     cpu::{least_value, unscaled_layer},
-    tables::{MAX_RADIUS, Octaves, Tables, WINDOW, Weights},
+    tables::{Octaves, Tables, WINDOW},
 };
+use kernels::{
+    Blur, Cells, CellsOf, Describe, DescribeParams, Extrema, Gather, Geometry, Job, Refine, Select,
+    Tiles,
+};
+use layout::{blurs, geometry, tiles};
+
 use crate::{
     cuda::{
-        Arena, ArenaLayout, Context, DeviceBuffer, DevicePtr, Event, Function, GpuError,
-        LaunchShape, Module, Stream,
+        Arena, ArenaLayout, Context, DeviceBuffer, Event, GpuError, LaunchShape, Module, Stream,
     },
     device_struct,
     frame::Size,
@@ -27,9 +38,6 @@ const SELECT_THREADS: u32 = 1024;
 /// Threads of a block of `logo_describe`, which has one point.
 const DESCRIBE_THREADS: u32 = 128;
 const GATHER_THREADS: u32 = 256;
-/// Queries of a block of `logo_match`, and its threads.
-const MATCH_QUERIES: usize = 8;
-const MATCH_THREADS: u32 = 128;
 
 /// Most points: each looks through all others for its rank.
 pub const MAX_KEYPOINTS: u32 = 16_384;
@@ -89,158 +97,6 @@ device_struct! {
         reserved: [u32; 3],
     }
 }
-
-device_struct! {
-    /// The two nearest train descriptors of a query; distances over 256: there is none.
-    #[derive(Debug, Default, PartialEq)]
-    pub struct Match {
-        /// Index of the nearest.
-        pub train: u32,
-        /// Its distance in bits.
-        pub distance: u32,
-        /// Index of the second nearest.
-        pub second: u32,
-        /// Its distance in bits.
-        pub second_distance: u32,
-    }
-}
-
-device_struct! {
-    struct Geometry {
-        offset: [u64; MAX_OCTAVES],
-        plane: [u64; MAX_OCTAVES],
-        pitch: [u32; MAX_OCTAVES],
-        octaves: u32,
-        upsample: u32,
-        intervals: u32,
-        image_pitch: u32,
-    }
-}
-
-device_struct! {
-    struct Job {
-        octave: u32,
-        level: u32,
-        source: u32,
-        radius: u32,
-        reserved: [u32; 2],
-        weights: [f32; MAX_RADIUS + 1],
-        whole_weights: [u32; MAX_RADIUS + 1],
-    }
-}
-
-device_struct! {
-    struct Tiles {
-        octave: u32,
-        end: u32,
-        blocks_x: [u32; MAX_OCTAVES],
-        blocks: [u32; MAX_OCTAVES],
-    }
-}
-
-device_struct! {
-    struct Cells {
-        side: u32,
-        budget: u32,
-    }
-}
-
-device_struct! {
-    struct DescribeParams {
-        window: DevicePtr<u32>,
-        window_radius: DevicePtr<u8>,
-        sigma: DevicePtr<f32>,
-        sigma_fixed: DevicePtr<i32>,
-        turn: DevicePtr<i32>,
-        pattern: DevicePtr<u64>,
-        least: f32,
-        edge: f32,
-        oriented: u32,
-        most_orientations: u32,
-        each: u32,
-        scaled: u32,
-        drop: u32,
-        unscaled_octave: u32,
-        unscaled_layer: u32,
-        reserved: u32,
-    }
-}
-
-type Blur = Function<(
-    Geometry,
-    Job,
-    DevicePtr<[u32; 4]>,
-    DevicePtr<u8>,
-    DevicePtr<u16>,
-)>;
-type Extrema = Function<(
-    Geometry,
-    Tiles,
-    DevicePtr<[u32; 4]>,
-    DevicePtr<u16>,
-    i32,
-    DevicePtr<u32>,
-    DevicePtr<Counts>,
-)>;
-type Refine = Function<(
-    Geometry,
-    Cells,
-    DevicePtr<[u32; 4]>,
-    DevicePtr<u16>,
-    DevicePtr<u32>,
-    f32,
-    f32,
-    DevicePtr<u32>,
-    DevicePtr<u64>,
-    DevicePtr<u32>,
-    DevicePtr<Counts>,
-)>;
-type CellsOf = Function<(
-    Cells,
-    DevicePtr<u64>,
-    DevicePtr<u32>,
-    DevicePtr<Counts>,
-    DevicePtr<u64>,
-)>;
-type Select = Function<(
-    Cells,
-    u32,
-    DevicePtr<u64>,
-    DevicePtr<u32>,
-    DevicePtr<u64>,
-    DevicePtr<u32>,
-    DevicePtr<Counts>,
-)>;
-type Describe = Function<(
-    Geometry,
-    DescribeParams,
-    DevicePtr<[u32; 4]>,
-    DevicePtr<u16>,
-    DevicePtr<u32>,
-    DevicePtr<Counts>,
-    DevicePtr<Keypoint>,
-    DevicePtr<[u32; 8]>,
-    DevicePtr<u8>,
-)>;
-type Gather = Function<(
-    u32,
-    DevicePtr<u8>,
-    DevicePtr<Keypoint>,
-    DevicePtr<[u32; 8]>,
-    DevicePtr<Keypoint>,
-    DevicePtr<[u32; 8]>,
-    DevicePtr<u32>,
-    DevicePtr<Counts>,
-)>;
-type MatchTwo = Function<(
-    DevicePtr<[u32; 8]>,
-    DevicePtr<u32>,
-    DevicePtr<[u32; 8]>,
-    DevicePtr<u32>,
-    DevicePtr<u32>,
-    DevicePtr<Match>,
-    u32,
-)>;
 
 /// Why there is no plan.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -716,199 +572,5 @@ impl Plan {
             ),
         )?;
         mark("gather")
-    }
-}
-
-/// Where levels lie, and pixels in all.
-fn geometry(params: &FeatureParams, octaves: &Octaves) -> (Geometry, usize) {
-    let mut geometry = Geometry {
-        offset: [0; MAX_OCTAVES],
-        plane: [0; MAX_OCTAVES],
-        pitch: [0; MAX_OCTAVES],
-        octaves: octaves.sizes.len() as u32,
-        upsample: params.upsample.into(),
-        intervals: params.intervals.into(),
-        image_pitch: octaves.image.width as u32,
-    };
-    let mut pixels = 0;
-    for (i, size) in octaves.sizes.iter().enumerate() {
-        // Blocks write whole tiles.
-        let pitch = size.width.next_multiple_of(BLUR_TILE.0);
-        let plane = pitch * size.height;
-        geometry.offset[i] = pixels as u64;
-        geometry.plane[i] = plane as u64;
-        geometry.pitch[i] = pitch as u32;
-        pixels += plane * (usize::from(params.intervals) + 3);
-    }
-    (geometry, pixels)
-}
-
-/// The launches of the blur, by octave: levels up to the one that the next octave starts from, then
-/// the others.
-fn blurs(
-    tables: &Tables,
-    octaves: &Octaves,
-    intervals: usize,
-) -> Vec<[Vec<(Job, LaunchShape)>; 2]> {
-    let launch = |octave: usize, level: usize, source: u32, weights: &Weights| {
-        let size = octaves.sizes[octave];
-        let radius = RADII.into_iter().find(|&r| r >= weights.radius());
-        let radius = radius.unwrap_or(MAX_RADIUS);
-        let mut job = Job {
-            octave: octave as u32,
-            level: level as u32,
-            source,
-            radius: radius as u32,
-            reserved: [0; 2],
-            weights: [0.0; MAX_RADIUS + 1],
-            whole_weights: [0; MAX_RADIUS + 1],
-        };
-        for (i, &w) in weights.half.iter().enumerate() {
-            job.weights[i] = w as f32;
-            job.whole_weights[i] = w;
-        }
-        let reach = radius.next_multiple_of(4);
-        let pairs = (BLUR_TILE.0 + 2 * reach) / 2;
-        let sums = (BLUR_TILE.0 + 2 * reach) | 1;
-        let shape = LaunchShape {
-            grid: [
-                size.width.div_ceil(BLUR_TILE.0) as u32,
-                size.height.div_ceil(BLUR_TILE.1) as u32,
-                1,
-            ],
-            block: [BLUR_THREADS, 1, 1],
-            shared: 4 * (pairs * (BLUR_TILE.1 + 2 * radius) + sums * BLUR_TILE.1) as u32,
-        };
-        (job, shape)
-    };
-    let octave = |octave: usize| {
-        let base = (octave == 0).then(|| launch(0, 0, 2, &tables.base));
-        let mut levels = tables.steps.iter().enumerate().map(|(i, weights)| {
-            let source = u32::from(octave > 0 && i == 0);
-            launch(octave, i + 1, source, weights)
-        });
-        let first = base.into_iter().chain(levels.by_ref().take(intervals));
-        [first.collect(), levels.collect()]
-    };
-    (0..octaves.sizes.len()).map(octave).collect()
-}
-
-/// The search for extrema of octaves `from..end`; `None` where there are none.
-fn tiles(octaves: &Octaves, from: usize, end: usize) -> Option<(Tiles, LaunchShape)> {
-    if from >= end {
-        return None;
-    }
-    let mut tiles = Tiles {
-        octave: from as u32,
-        end: end as u32,
-        blocks_x: [0; MAX_OCTAVES],
-        blocks: [0; MAX_OCTAVES],
-    };
-    let mut all = 0;
-    for (i, size) in octaves.sizes.iter().enumerate().take(end).skip(from) {
-        tiles.blocks_x[i] = size.width.div_ceil(EXTREMA_TILE.0) as u32;
-        tiles.blocks[i] = tiles.blocks_x[i] * size.height.div_ceil(EXTREMA_TILE.1) as u32;
-        all += tiles.blocks[i];
-    }
-    Some((tiles, LaunchShape::linear(all, EXTREMA_THREADS)))
-}
-
-/// Matches descriptors on the device.
-pub struct Matcher {
-    kernel: MatchTwo,
-}
-
-/// Descriptors on the device, some of which are used.
-#[derive(Clone, Copy)]
-pub struct Train<'a> {
-    /// The descriptors.
-    pub descriptors: &'a DeviceBuffer<[u32; 8]>,
-    /// How many of them count; one number.
-    pub count: &'a DeviceBuffer<u32>,
-    /// See [`super::matcher::two_nearest_apart`].
-    pub groups: Option<&'a DeviceBuffer<u32>>,
-}
-
-impl Matcher {
-    /// The kernel.
-    ///
-    /// # Errors
-    /// From the driver.
-    pub fn new(context: &Context) -> Result<Self, GpuError> {
-        let module = Module::load(context, "logo_match")?;
-        Ok(Self {
-            kernel: module.function("logo_match")?,
-        })
-    }
-
-    /// Gives the matching of what a plan found to the stream: `out[i]` is that of keypoint `i`.
-    ///
-    /// # Errors
-    /// [`GpuError::Size`] when `out` has not room for each descriptor, or there are fewer groups
-    /// than train descriptors, or more of those than [`super::matcher::MAX_TRAIN`]; from the driver.
-    pub fn enqueue(
-        &self,
-        stream: &Stream,
-        query: &Found,
-        train: Train<'_>,
-        out: &DeviceBuffer<Match>,
-    ) -> Result<(), GpuError> {
-        let counts = query.counts.view::<u32>()?;
-        self.enqueue_lists(stream, &query.descriptors, &counts.slice(3..4)?, train, out)
-    }
-
-    /// As [`Matcher::enqueue`], of the first `count` descriptors of a list.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn enqueue_lists(
-        &self,
-        stream: &Stream,
-        query: &DeviceBuffer<[u32; 8]>,
-        count: &DeviceBuffer<u32>,
-        train: Train<'_>,
-        out: &DeviceBuffer<Match>,
-    ) -> Result<(), GpuError> {
-        let n = train.descriptors.len();
-        let groups = train.groups.map_or(n, |g| g.len());
-        for (what, found, expected, good) in [
-            (
-                "logo: matches",
-                out.len(),
-                query.len(),
-                out.len() >= query.len(),
-            ),
-            ("logo: groups", groups, n, groups >= n),
-            (
-                "logo: train descriptors",
-                n,
-                super::matcher::MAX_TRAIN,
-                n <= super::matcher::MAX_TRAIN,
-            ),
-        ] {
-            if !good {
-                return Err(GpuError::Size {
-                    what,
-                    found: found as u64,
-                    expected: expected as u64,
-                });
-            }
-        }
-        self.kernel.launch(
-            stream,
-            LaunchShape::linear(
-                query.len().div_ceil(MATCH_QUERIES).max(1) as u32,
-                MATCH_THREADS,
-            ),
-            &(
-                query.ptr(),
-                count.ptr(),
-                train.descriptors.ptr(),
-                train.count.ptr(),
-                train.groups.map_or(DevicePtr::NULL, DeviceBuffer::ptr),
-                out.ptr(),
-                query.len() as u32,
-            ),
-        )
     }
 }
