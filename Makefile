@@ -53,12 +53,14 @@ kernel-report: cuda-setup
 gpu-bundle: cuda-setup
 	scripts/gpu-bundle.sh
 
-# Our stereo and OpenCV's side by side; needs python3 with venv.
+# Our stereo, foreground and logo features and OpenCV's side by side; needs python3 with venv.
 compare: setup
-	$(CARGO) build --release --example stereo_time
+	$(CARGO) build --release --example stereo_time --example foreground_time --example logo_time
 	@test -x .venv/bin/python || python3 -m venv .venv
 	@.venv/bin/python -c 'import cv2' 2>/dev/null || .venv/bin/pip install -q 'opencv-python-headless<5' numpy
 	.venv/bin/python scripts/compare_opencv.py
+	.venv/bin/python scripts/compare_opencv_foreground.py
+	.venv/bin/python scripts/compare_opencv_logo.py
 
 bench: setup
 	$(CARGO) bench

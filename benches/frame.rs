@@ -12,10 +12,10 @@ use roadloop::{
     config::Config,
     frame::{FrameId, FrameResult, FrameSet, Gap, Image, Rgb, Size, StereoFrame},
     frame_loop::{CpuBackend, FrameLoop, MonotonicClock, Pace, Shape},
+    picture::grey_of,
     sink::{Sink, SinkError, View},
     source::{
         Next, Source,
-        picture::grey_of,
         synth::{Options, Street},
     },
     stage::{

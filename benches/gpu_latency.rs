@@ -22,10 +22,8 @@ use roadloop::{
     cuda::{Arena, ArenaLayout, Context, ContextOptions, GpuError, Module, Priority, Stream},
     frame::{Camera, Disparity, Image, Rgb, Size, StereoFrame},
     frame_loop::{CudaBackend, Shape, Wanted},
-    source::{
-        picture::grey_of,
-        synth::{Options, Street},
-    },
+    picture::grey_of,
+    source::synth::{Options, Street},
     stage::{rectify, road},
 };
 use serde_json::{Value, json};

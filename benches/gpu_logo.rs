@@ -6,10 +6,8 @@ use std::rc::Rc;
 use roadloop::{
     cuda::*,
     frame::{Image, Size},
-    source::{
-        picture,
-        synth::{Options, Street},
-    },
+    picture,
+    source::synth::{Options, Street},
     stage::logo::features::{
         FeatureParams,
         cuda::{Counts, Match, Matcher, Plan, Train},

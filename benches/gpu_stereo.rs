@@ -7,10 +7,8 @@ use std::rc::Rc;
 use roadloop::{
     cuda::*,
     frame::{Image, Rgb, Size},
-    source::{
-        picture,
-        synth::{Options, Street},
-    },
+    picture,
+    source::synth::{Options, Street},
     stage::stereo::{Params, cuda},
 };
 

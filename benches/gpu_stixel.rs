@@ -14,10 +14,8 @@ use std::rc::Rc;
 use roadloop::{
     cuda::*,
     frame::{Camera, Disparity, INVALID, Image, Rgb, Road, Size},
-    source::{
-        picture::{self, Picture},
-        synth,
-    },
+    picture::{self, Picture},
+    source::synth,
     stage::{
         Stage as _, stereo,
         stixel::{Input, Params, cpu, cuda::Plan},

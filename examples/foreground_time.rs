@@ -7,7 +7,7 @@ use std::{error::Error, path::PathBuf, time::Instant};
 
 use roadloop::{
     frame::{Foreground, Image, MonoImage, Motion, MotionState, PixelKind, Rgb, Size},
-    source::picture::{self, Picture},
+    picture::{self, Picture},
     stage::{
         Stage as _,
         foreground::{

@@ -9,10 +9,8 @@ use roadloop::{
         marks::MARKS,
     },
     frame::{Image, Size, png},
-    source::{
-        picture::{self, Picture},
-        synth::{Options, Street},
-    },
+    picture::{self, Picture},
+    source::synth::{Options, Street},
     stage::logo::{BuildOptions, Params},
 };
 

@@ -7,7 +7,7 @@ use std::{error::Error, fmt::Write as _, path::Path, time::Instant};
 
 use roadloop::{
     frame::Image,
-    source::picture::{self, Picture},
+    picture::{self, Picture},
     stage::logo::features::{FeatureParams, Features, cpu::Plan, matcher},
 };
 

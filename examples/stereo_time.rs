@@ -5,7 +5,7 @@ use std::{error::Error, path::Path, time::Instant};
 
 use roadloop::{
     frame::{Disparity, Image, Size},
-    source::picture::{self, Picture},
+    picture::{self, Picture},
     stage::{
         Stage as _,
         stereo::{Input, Params, cpu::Plan},

@@ -1,5 +1,6 @@
 //! roadloop: the perception loop of a vehicle. Stereo and mono images go in; a fixed time
-//! later come out stixels, foreground and logos and, as later stages arrive, labels.
+//! later come out stixels, foreground and logos; labels (a random forest) are trained and tested
+//! outside the loop so far.
 //!
 //! # Rooms
 //! Data goes one way: [`source`] → slot → [`stage`]s → result → [`sink`].
@@ -9,6 +10,7 @@
 //! | [`frame`] | the nouns: images, disparity, road, stixels, frame sets, gaps |
 //! | [`calib`] | rigs from files, rectification maps, metric geometry |
 //! | [`source`] | where frames come from: folders of recorded drives, the synthetic street |
+//! | [`picture`] | picture files, decoded to the same bytes on every processor |
 //! | [`stage`] | what is computed, one folder a stage; a stage knows no source, sink, clock or other stage |
 //! | [`frame_loop`] | clock, slots, budgets, admission, deadlines; the one place that knows the order of the stages |
 //! | [`maths`] | numerics that several stages share, the same bits on host and device |
@@ -41,6 +43,7 @@ mod files;
 pub mod frame;
 pub mod frame_loop;
 pub mod maths;
+pub mod picture;
 pub mod replay;
 pub mod sink;
 pub mod source;

@@ -21,11 +21,11 @@ use roadloop::{
         Backend, ChainError, CpuBackend, CudaBackend, FrameLoop, MonotonicClock, Pace, Shape, Slot,
         Wanted,
     },
+    picture::grey_of,
     replay::Replay,
     sink::{Sink, SinkError, View, digest::Digest},
     source::{
         Drive, DriveOptions, Next, Source,
-        picture::grey_of,
         synth::{Motion, Options, Street, write::write_drive},
     },
     stage::road,

@@ -9,10 +9,8 @@ use roadloop::{
     cuda::*,
     frame::{self, Image, MonoImage, MotionState, PixelKind, Rgb, Size},
     maths::random::hash,
-    source::{
-        picture::{self, Picture},
-        synth::{self, Street},
-    },
+    picture::{self, Picture},
+    source::synth::{self, Street},
     stage::{
         Stage as _,
         egomotion::{

@@ -7,10 +7,8 @@ use gpu::{device, host, random, setup};
 use roadloop::{
     cuda::*,
     frame::{Image, Size},
-    source::{
-        picture,
-        synth::{Options, Street},
-    },
+    picture,
+    source::synth::{Options, Street},
     stage::logo::features::{
         BorderPolicy, Descriptor, FeatureParams, Features, Region,
         cpu::{self, Input},

@@ -10,10 +10,8 @@ use gpu::{device, host, random, setup};
 use roadloop::{
     cuda::*,
     frame::{Disparity, INVALID, Image, Mask, Size},
-    source::{
-        picture::{self, Picture},
-        synth::{Options, Street},
-    },
+    picture::{self, Picture},
+    source::synth::{Options, Street},
     stage::{
         Stage as _,
         stereo::{self, Input, Params, cuda},

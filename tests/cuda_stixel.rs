@@ -12,7 +12,7 @@ use gpu::{device, host, setup};
 use roadloop::{
     cuda::*,
     frame::{Camera, Disparity, INVALID, Road, Size, Stixels},
-    source::picture::{self, Picture},
+    picture::{self, Picture},
     stage::{
         Stage as _,
         stixel::{self, Input, InvalidPixels, Params, Reduction, RoadModel, Rounding, SigmaOf},

@@ -8,10 +8,8 @@ use std::path::Path;
 use roadloop::{
     frame::{Image, MonoImage, Motion, MotionState, PixelKind, Size},
     maths::random::hash,
-    source::{
-        picture::{self, Picture},
-        synth::{self, Options, Street},
-    },
+    picture::{self, Picture},
+    source::synth::{self, Options, Street},
     stage::{
         Stage as _,
         egomotion::{Input, Params, ParamsError, cpu::Plan},

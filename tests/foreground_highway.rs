@@ -5,7 +5,7 @@ use std::path::Path;
 
 use roadloop::{
     frame::{Foreground, Image, MonoImage, Motion, MotionState, Rgb},
-    source::picture::{self, Picture},
+    picture::{self, Picture},
     stage::{
         Stage as _,
         foreground::{

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 
 use roadloop::{
     frame::{Image, LogoState, Logos, MonoImage, PixelKind, Rgb},
-    source::picture::{self, Picture},
+    picture::{self, Picture},
     stage::{
         Stage as _,
         logo::{BuildOptions, Input, Params, Templates, cpu::Plan},

@@ -4,10 +4,8 @@ use std::{fmt::Write as _, fs, sync::Arc};
 use roadloop::{
     evaluate::logos::{Options as Judge, evaluate},
     frame::{Image, Logos, MonoImage, PixelKind, Size},
-    source::{
-        picture::grey_of,
-        synth::{Motion, Options, Street, marks},
-    },
+    picture::grey_of,
+    source::synth::{Motion, Options, Street, marks},
     stage::{
         Stage as _,
         logo::{BuildOptions, Input, Params, Templates, cpu::Plan},

@@ -8,10 +8,8 @@ use std::{
 use roadloop::{
     config::Config,
     frame::{Image, Size, png},
-    source::{
-        picture::{self, Picture},
-        synth::{Motion, Options, write::write_drive},
-    },
+    picture::{self, Picture},
+    source::synth::{Motion, Options, write::write_drive},
 };
 use serde_json::Value;
 

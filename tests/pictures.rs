@@ -4,7 +4,7 @@ mod common;
 use proptest::prelude::*;
 use roadloop::{
     frame::{Image, Size},
-    source::picture::{self, Picture, PictureError, PictureReader, decode, grey_of},
+    picture::{self, Picture, PictureError, PictureReader, decode, grey_of},
 };
 
 /// A PNG written by hand: rows with filter 0 in stored deflate blocks, Adam7 on demand.

@@ -427,8 +427,8 @@ fn patches_of_euroc_lie_on_their_rows() {
     let [view, other] = r.views.as_ref().unwrap();
     let load = |camera: u32| {
         let path = folder.join(format!("mav0/cam{camera}/data/1403715273262142976.png"));
-        match roadloop::source::picture::read(&path).unwrap() {
-            roadloop::source::picture::Picture::Grey8(image) => image,
+        match roadloop::picture::read(&path).unwrap() {
+            roadloop::picture::Picture::Grey8(image) => image,
             other => panic!("{other:?}"),
         }
     };

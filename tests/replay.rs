@@ -10,11 +10,11 @@ use roadloop::{
     config::Config,
     frame::{FrameId, FrameResult, Gap, Size, Timestamp, png},
     frame_loop::{MockClock, Pace},
+    picture::{self, Picture},
     replay::Replay,
     sink::{Sink, SinkError, View, digest::Digest},
     source::{
         Drive, DriveOptions,
-        picture::{self, Picture},
         synth::{Motion, Options, write::write_drive},
     },
 };

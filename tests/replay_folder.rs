@@ -6,11 +6,11 @@ use roadloop::{
         Camera, Class, FrameId, FrameResult, Gap, Image, Outcome, Size, StageTiming, Stixel,
         Stixels, Street, Timestamp,
     },
+    picture::{Picture, read},
     sink::{
         Announced, FolderOptions, Full, ReplayFolder, SaveSet, Sink, SinkError, View,
         digest::Digest, overlay::FOOTER, report, summary::Provenance,
     },
-    source::picture::{Picture, read},
 };
 
 const SIZE: Size = Size::new(33, 20);

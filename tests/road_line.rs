@@ -3,7 +3,7 @@ mod common;
 
 use roadloop::{
     frame::{Camera, Disparity, INVALID, Image, Mask, Road, RoadOrigin, Size},
-    source::picture::{self, Picture},
+    picture::{self, Picture},
     stage::{
         Stage as _,
         road::{Fixed, Params, cpu::Plan},

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use roadloop::{
     frame::{Disparity, INVALID, Image},
-    source::picture::{self, Picture},
+    picture::{self, Picture},
     stage::{
         Stage as _,
         stereo::{Input, Params, cpu::Plan},

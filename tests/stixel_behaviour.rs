@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use roadloop::{
     frame::{Camera, Class, Disparity, INVALID, Road, RoadOrigin, Size, Stixel, Stixels},
-    source::picture::{self, Picture},
+    picture::{self, Picture},
     stage::{
         Stage as _,
         stixel::{Input, Params, ParamsError, cpu::Plan},

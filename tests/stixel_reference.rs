@@ -2,7 +2,7 @@
 //! own example?
 use roadloop::{
     frame::{Camera, Class, Image, Road, RoadOrigin, Stixels},
-    source::picture::{self, Picture},
+    picture::{self, Picture},
     stage::{Stage as _, stixel},
 };
 

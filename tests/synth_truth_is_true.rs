@@ -1,6 +1,6 @@
 //! Does the synthetic truth agree with the pictures and with itself?
 use roadloop::frame::{Class, INVALID, Size};
-use roadloop::source::picture::grey_of;
+use roadloop::picture::grey_of;
 use roadloop::source::synth::labels::Label;
 use roadloop::source::synth::{LogoState, Motion, Options, Rendered, Street, stixels};
 

@@ -2,7 +2,7 @@
 use std::path::Path;
 
 use roadloop::frame::{INVALID, Size};
-use roadloop::source::picture::{self, Picture};
+use roadloop::picture::{self, Picture};
 use roadloop::source::synth::{Motion, Options, STIXEL_WIDTH, Street, marks, stixels, write};
 
 fn lines(path: &Path) -> Vec<String> {

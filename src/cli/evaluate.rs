@@ -28,11 +28,12 @@ pub enum What {
 pub struct Args {
     /// What to judge.
     pub what: What,
-    /// A replay's folder, a folder of 16-bit disparity PNG or of masks, or a stixels.csv.
+    /// A replay's folder, a folder of 16-bit disparity PNG, of masks or of label pictures, a
+    /// stixels.csv or a logos.csv.
     pub results: PathBuf,
     /// The truth: a folder of 16-bit disparity PNG (or the KITTI folder that has it), a folder of
     /// label PNG with classes.csv, a text file of foot points, a stixels.csv, a folder of masks
-    /// (CDnet's with groundtruth, ROI and temporalROI.txt), or a synthetic drive.
+    /// (CDnet's with groundtruth, ROI and temporalROI.txt), a logos.csv, or a synthetic drive.
     pub truth: PathBuf,
     /// What the truth is, for stixels; told by its content if left out.
     #[arg(long = "truth", value_name = "KIND", id = "truth_kind")]

@@ -8,10 +8,8 @@ use std::{
 use super::{EvaluateError, Unmatched, frames_in_words};
 use crate::{
     frame::Image,
-    source::{
-        number_of,
-        picture::{self, Picture},
-    },
+    picture::{self, Picture},
+    source::number_of,
 };
 
 /// The pictures of a folder by frame number.

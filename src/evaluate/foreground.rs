@@ -15,7 +15,7 @@ use super::{EvaluateError, Unmatched, files, percent, share};
 use crate::{
     files as inputs,
     frame::{Image, Size},
-    source::picture::Picture,
+    picture::Picture,
 };
 
 /// What a pixel of truth is.
@@ -181,8 +181,11 @@ pub fn evaluate(results: &Path, truth: &Path) -> Result<Report, EvaluateError> {
         temporal_roi = read_temporal_roi(&base.join("temporalROI.txt"))?;
     }
     if let Some([first, last]) = temporal_roi {
-        for frames in [&mut results.frames, &mut truth.frames] {
-            frames.retain(|number, _| (first..=last).contains(number));
+        let counts = |number: &u64| (first..=last).contains(number);
+        truth.frames.retain(|number, _| counts(number));
+        // Where none counts the error is to say which there are.
+        if results.frames.keys().any(counts) {
+            results.frames.retain(|number, _| counts(number));
         }
     }
     let (pairs, unmatched) = files::matched(

@@ -16,7 +16,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use super::{EvaluateError, files, percent, share};
 use crate::{
     frame::Image,
-    source::picture::Picture,
+    picture::Picture,
     stage::forest::{Class, POSTERIOR_ONE},
     training::{
         data::{ClassTable, DataError},

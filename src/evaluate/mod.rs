@@ -9,7 +9,7 @@
 //! only `_10` count.
 use std::path::{Path, PathBuf};
 
-use crate::{frame::Size, source::picture::PictureError};
+use crate::{frame::Size, picture::PictureError};
 
 pub mod disparity;
 mod files;

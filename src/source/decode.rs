@@ -2,13 +2,11 @@
 use std::{io::ErrorKind, path::Path};
 
 use super::{
-    Drive, FrameFiles, MonoSegment, Segment, StereoFiles, StereoSegment,
-    drive::Stored,
-    picture::{Picture, PictureError, PictureReader},
-    prefetch::WARNINGS,
-    prepare::Prepare,
+    Drive, FrameFiles, MonoSegment, Segment, StereoFiles, StereoSegment, drive::Stored,
+    prefetch::WARNINGS, prepare::Prepare,
 };
 use crate::frame::{FrameSet, Gap, INVALID, Image, MonoFrame, MonoImage, Size, StereoFrame};
+use crate::picture::{Picture, PictureError, PictureReader};
 
 /// Why a frame is a gap.
 #[derive(Debug)]

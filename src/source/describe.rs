@@ -1,10 +1,8 @@
 //! A drive in words, for `roadloop check drive`.
 use std::{fmt::Write as _, io::ErrorKind, path::Path};
 
-use super::{
-    Drive, FrameFiles, MonoSegment, SPEED, Segment, StereoSegment,
-    picture::{self, PictureError},
-};
+use super::{Drive, FrameFiles, MonoSegment, SPEED, Segment, StereoSegment};
+use crate::picture::{self, PictureError};
 use crate::{
     calib::Rig,
     frame::{Gap, Size},

@@ -10,10 +10,10 @@ use super::{
     DriveKind, DriveOptions, FrameFiles, SourceError, StereoFiles,
     layout::{self, Layout, OwnCalibration, Times},
     options::MaskSource,
-    picture::{self, Picture, PictureError},
     prepare::{Prepare, mask_of_polygons},
     speed,
 };
+use crate::picture::{self, Picture, PictureError};
 use crate::{
     calib::{self, Rig},
     frame::{Mask, PixelKind, Size, Timestamp},

@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
-use super::{drive::MAX_STAGE_PIXELS, picture::PictureError};
+use super::drive::MAX_STAGE_PIXELS;
+use crate::picture::PictureError;
 use crate::{calib::CalibError, files};
 
 /// Why a drive can't be opened.

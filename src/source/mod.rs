@@ -26,7 +26,6 @@ mod error;
 mod layout;
 mod options;
 mod pairing;
-pub mod picture;
 mod prefetch;
 mod prepare;
 mod speed;

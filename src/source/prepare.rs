@@ -1,11 +1,9 @@
 //! What `[input]` does to the pictures, pixel by pixel.
 use std::ops::Range;
 
-use super::{
-    options::Crop,
-    picture::{Picture, grey_of},
-};
+use super::options::Crop;
 use crate::frame::{Disparity, INVALID, Image, Mask, MonoImage, Rgb, Size};
+use crate::picture::{Picture, grey_of};
 
 /// One channel of a pixel.
 trait Sample: Into<u32> + Copy {

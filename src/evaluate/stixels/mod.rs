@@ -8,7 +8,7 @@ use std::{
 use serde::Serialize;
 
 use super::{EvaluateError, files, stixel_table};
-use crate::{files as inputs, source::picture::Picture};
+use crate::{files as inputs, picture::Picture};
 
 pub mod disparity;
 pub mod foot_points;

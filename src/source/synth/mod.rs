@@ -326,7 +326,7 @@ impl Street {
         let (mono_view, mono_tiles, _, mono_rgb) = draw(-MONO_LEFT_M, 3);
         let Size { width, height } = self.options.size;
         let mono = Image::from_fn(width, height, |x, y| {
-            crate::source::picture::grey_of(mono_rgb.get(x, y))
+            crate::picture::grey_of(mono_rgb.get(x, y))
         });
         let truth = truth::of_field(&field, &scene, &self.camera());
         Rendered {

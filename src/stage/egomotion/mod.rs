@@ -2,7 +2,7 @@
 //! homography that takes a pixel of this frame to the one before.
 //!
 //! # The numeric contract
-//! 1. **Pyramid.** 8-bit grey (colour by [`grey_of`](crate::source::picture::grey_of), 16 bits by
+//! 1. **Pyramid.** 8-bit grey (colour by [`grey_of`](crate::picture::grey_of), 16 bits by
 //!    [`Params::grey16_shift`]), then up to five levels, each the rounded mean of 2x2 pixels of
 //!    the one before, while both sides have at least 16. Borders are repeated.
 //! 2. **Corners.** Of each cell of 32x24 px (a multiple of it where that makes more than 1,024

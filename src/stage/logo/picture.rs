@@ -4,7 +4,7 @@ use std::{io::Cursor, path::Path};
 use crate::{
     files,
     frame::{Image, Size},
-    source::picture::{self, MAX_FILE, Picture, PictureError, grey_of},
+    picture::{self, MAX_FILE, Picture, PictureError, grey_of},
 };
 
 /// A standard deviation, grey levels, from which what is opaque shows something by itself.

@@ -1,7 +1,7 @@
 //! The frame in grey at full, half, quarter ... size, as far as somebody looks at it.
 use crate::{
     frame::{Image, MonoImage, Size},
-    source::picture::grey_of,
+    picture::grey_of,
 };
 
 /// Sizes kept: full to a sixteenth.

@@ -1,7 +1,7 @@
 //! BMP files as MSRC-v2 has them: 24 or 32 bits a pixel, not compressed.
 use crate::{
     frame::Rgb,
-    source::picture::{MAX_PIXELS, MAX_SIDE, PictureError},
+    picture::{MAX_PIXELS, MAX_SIDE, PictureError},
 };
 
 /// Decodes a whole BMP.

@@ -5,7 +5,7 @@ use super::DataError;
 use crate::{
     files,
     frame::Image,
-    source::picture::Picture,
+    picture::Picture,
     stage::forest::{Class, MAX_CLASSES},
     training::samples::VOID,
 };

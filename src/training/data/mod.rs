@@ -20,7 +20,7 @@ pub use classes::{CAMVID, ClassTable, MSRC2};
 use super::samples::VOID;
 use crate::{
     frame::{Camera, Image, Rgb, Size},
-    source::picture::{Picture, PictureError},
+    picture::{Picture, PictureError},
     stage::forest::{Class, Colour, FeatureSpec, InputSpec, MAX_CHANNELS, Pixels},
 };
 
@@ -415,9 +415,9 @@ fn read(path: &Path) -> Result<Picture, DataError> {
         .extension()
         .is_some_and(|e| e.eq_ignore_ascii_case("bmp"));
     if is_bmp {
-        let most = crate::source::picture::MAX_FILE;
+        let most = crate::picture::MAX_FILE;
         let bytes = crate::files::read(path, most).map_err(|e| error(e.into()))?;
         return bmp::decode(&bytes).map(Picture::Rgb8).map_err(error);
     }
-    crate::source::picture::read(path).map_err(error)
+    crate::picture::read(path).map_err(error)
 }

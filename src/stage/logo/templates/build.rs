@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     frame::{Image, Size},
-    source::picture::PictureError,
+    picture::PictureError,
     stage::logo::{
         features::{self, FeatureParams},
         picture::Cutout,

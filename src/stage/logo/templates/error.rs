@@ -3,7 +3,7 @@ use std::path::PathBuf;
 
 use super::super::features::FeatureError;
 use super::{MAX_TEMPLATES, VERSION};
-use crate::{frame::Size, source::picture::PictureError};
+use crate::{frame::Size, picture::PictureError};
 
 /// Why there are no templates.
 #[derive(Debug, thiserror::Error)]
