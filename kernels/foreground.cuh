@@ -39,13 +39,13 @@ enum Verdict : std::uint32_t { MASK_WARMING_UP, MASK_VALID, MASK_DRIVING, MASK_M
 struct FgParams {
     std::uint32_t width, height, area;
     std::uint32_t plane;  // pixels of a plane, a multiple of 4
-    std::uint32_t step;   // from one sample to the next
+    std::uint32_t step;   // from one sample of the drift to the next
     std::uint32_t modes, history, warm_up, shadow, compensate;
     float match, background, first, background_weight;
     float variance_init, variance_min, variance_max;
     float shadow_ratio, shadow_max_ratio, shadow_threshold;
     float prior;
-    std::uint32_t pad;
+    std::uint32_t gain_step;
 };
 
 // What lasts from frame to frame, besides the model.

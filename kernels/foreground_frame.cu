@@ -182,13 +182,13 @@ __device__ bool last_block(std::uint32_t* ticket) {
 }
 
 // Samples of the grid: column and row of the n-th; false behind the last.
-__device__ inline bool grid_sample(const FgParams& p, std::size_t n, std::uint32_t& x, std::uint32_t& y) {
-    const std::uint32_t first = p.step / 2;
+__device__ inline bool grid_sample(const FgParams& p, std::uint32_t step, std::size_t n, std::uint32_t& x, std::uint32_t& y) {
+    const std::uint32_t first = step / 2;
     if (p.width <= first || p.height <= first) return false;
-    const std::uint32_t columns = div_up(p.width - first, p.step), rows = div_up(p.height - first, p.step);
+    const std::uint32_t columns = div_up(p.width - first, step), rows = div_up(p.height - first, step);
     if (n >= static_cast<std::size_t>(columns) * rows) return false;
-    x = first + static_cast<std::uint32_t>(n % columns) * p.step;
-    y = first + static_cast<std::uint32_t>(n / columns) * p.step;
+    x = first + static_cast<std::uint32_t>(n % columns) * step;
+    y = first + static_cast<std::uint32_t>(n / columns) * step;
     return true;
 }
 
@@ -203,7 +203,7 @@ __device__ void align(const FgParams& p, FgState* state, FgNow* now, const FgMod
     long long products[PRODUCTS] = {}, right[UNKNOWNS] = {};
     std::uint32_t samples = 0, x, y;
     const std::size_t stride = static_cast<std::size_t>(gridDim.x) * blockDim.x;
-    for (std::size_t n = global_index(); grid_sample(p, n, x, y); n += stride) {
+    for (std::size_t n = global_index(); grid_sample(p, p.step, n, x, y); n += stride) {
         if (x == 0 || y == 0 || x + 1 == p.width || y + 1 == p.height) continue;
         const std::size_t i = static_cast<std::size_t>(y) * p.width + x;
         const std::size_t around[5] = {i + 1, i - 1, i + p.width, i - p.width, i};
@@ -316,7 +316,7 @@ __device__ void measure(const FgParams& p, FgState* state, FgNow* now, const FgM
     for (int i = 0; i < 9; ++i) grid[i] = now->to_picture[i];
     std::uint32_t x, y;
     const std::size_t stride = static_cast<std::size_t>(gridDim.x) * blockDim.x;
-    for (std::size_t n = global_index(); grid_sample(p, n, x, y); n += stride) {
+    for (std::size_t n = global_index(); grid_sample(p, p.gain_step, n, x, y); n += stride) {
         const std::size_t i = static_cast<std::size_t>(y) * p.width + x;
         std::uint32_t raw[C];
         if (moved) {

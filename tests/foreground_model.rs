@@ -55,7 +55,7 @@ impl Slow {
     /// Adds up the pixels that agree with the median of all ratios.
     fn measure(&mut self, image: &MonoImage, known: Option<&Image<u8>>) {
         let mut step = 1;
-        while step * step * 16384 < self.size.area() {
+        while step * step * 4096 < self.size.area() {
             step += 1;
         }
         let mut samples = Vec::new();

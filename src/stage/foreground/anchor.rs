@@ -208,6 +208,8 @@ const PRODUCTS: usize = UNKNOWNS * (UNKNOWNS + 1) / 2;
 impl Drift {
     /// The larger side, in the unit in which places are measured.
     pub const UNITS: i64 = 64;
+    /// Most samples, about.
+    pub const SAMPLES: usize = 16384;
     const MIN_SAMPLES: u32 = 64;
 
     /// A sample at (x, y): twice the gradient, and by how much the picture is brighter.

@@ -429,7 +429,7 @@ impl Work<'_> {
     fn measure<const C: usize, P: kernel::Pixel<C>>(&mut self, pixels: &[P], model: &[Block<C>]) {
         self.ratios.clear();
         let Size { width, height } = self.size;
-        let step = gain::step(self.size.area());
+        let step = gain::step(self.size.area(), gain::SAMPLES);
         for y in (step / 2..height).step_by(step) {
             for x in (step / 2..width).step_by(step) {
                 let p = y * width + x;
@@ -452,7 +452,7 @@ impl Work<'_> {
     }
 }
 
-/// Samples of how the picture lies beside the model, on the grid of the gain.
+/// Samples of how the picture lies beside the model.
 fn drift<const C: usize, P: kernel::Pixel<C> + anchor::Mix>(
     model: &[Block<C>],
     image: &Image<P>,
@@ -460,7 +460,7 @@ fn drift<const C: usize, P: kernel::Pixel<C> + anchor::Mix>(
     gain: f32,
 ) -> Drift {
     let size = image.size();
-    let step = gain::step(size.area());
+    let step = gain::step(size.area(), Drift::SAMPLES);
     let inverse = 1.0 / gain;
     let mut drift = Drift::default();
     // Sum of the heaviest mode's mean, in 1/16 level.

@@ -1,7 +1,9 @@
 //! The foreground stage on the GPU (`kernels/foreground*.cu`): the bytes of [`super::cpu::Plan`].
 //! The model stays in device memory, plane after plane; nothing of a frame is done on the host.
 use super::{
-    MAX_MODES, Params, ParamsError, SnapshotError, gain,
+    MAX_MODES, Params, ParamsError, SnapshotError,
+    anchor::Drift,
+    gain,
     snapshot::{self, Model},
 };
 use crate::{
@@ -20,7 +22,8 @@ const MOVE_THREADS: u32 = 256;
 const MODEL_THREADS: u32 = 128;
 const CLEAN_THREADS: u32 = 256;
 /// Blocks that take the samples.
-const SAMPLE_BLOCKS: u32 = 32;
+const DRIFT_BLOCKS: u32 = 32;
+const GAIN_BLOCKS: u32 = 16;
 /// A tile of the median.
 const TILE: (usize, usize) = (128, 8);
 /// Bytes of the kernel file's `FgNow`.
@@ -64,7 +67,7 @@ device_struct! {
         shadow_max_ratio: f32,
         shadow_threshold: f32,
         prior: f32,
-        pad: u32,
+        gain_step: u32,
     }
 }
 
@@ -334,7 +337,8 @@ impl Plan {
         let known = known_foreground.map_or(DevicePtr::NULL, DeviceBuffer::ptr);
         let (params, state, now) = (self.params, self.state.ptr(), self.now.ptr());
         let (model, image) = (self.model(), image.ptr());
-        let samples = LaunchShape::linear(SAMPLE_BLOCKS, SAMPLE_THREADS);
+        let drift = LaunchShape::linear(DRIFT_BLOCKS, SAMPLE_THREADS);
+        let ratios = LaunchShape::linear(GAIN_BLOCKS, SAMPLE_THREADS);
         let pixels = LaunchShape::covering(self.size.area(), MOVE_THREADS);
         self.begin.launch(
             stream,
@@ -343,10 +347,10 @@ impl Plan {
         )?;
         mark("begin")?;
         self.align
-            .launch(stream, samples, &(params, state, now, model, image))?;
+            .launch(stream, drift, &(params, state, now, model, image))?;
         mark("align")?;
         self.gain
-            .launch(stream, samples, &(params, state, now, model, image, known))?;
+            .launch(stream, ratios, &(params, state, now, model, image, known))?;
         mark("gain")?;
         let (sampled, skipped) = (self.sampled.ptr(), self.skipped.ptr());
         let slack = self.slack.ptr();
@@ -574,7 +578,7 @@ fn kernel_params(params: &Params, kind: PixelKind, size: Size, plane: usize) -> 
         height: size.height as u32,
         area: size.area() as u32,
         plane: plane as u32,
-        step: gain::step(size.area()) as u32,
+        step: gain::step(size.area(), Drift::SAMPLES) as u32,
         modes: frame.modes,
         history: params.history_frames,
         warm_up: params.warm_up_frames,
@@ -591,6 +595,6 @@ fn kernel_params(params: &Params, kind: PixelKind, size: Size, plane: usize) -> 
         shadow_max_ratio: frame.shadow_max_ratio,
         shadow_threshold: frame.shadow_threshold,
         prior: params.complexity_prior,
-        pad: 0,
+        gain_step: gain::step(size.area(), gain::SAMPLES) as u32,
     }
 }

@@ -5,8 +5,8 @@
 pub const BINS: usize = 1024;
 /// Samples below which nothing is estimated.
 pub const MIN_SAMPLES: u32 = 64;
-/// Sampled pixels, about.
-const SAMPLES: usize = 16384;
+/// Most pixels that are sampled for the gain, about.
+pub const SAMPLES: usize = 4096;
 /// Bins on both sides of the median whose pixels agree with it.
 const REACH: usize = 3;
 /// Least weight of a mode that is compared with, in 1/65535.
@@ -18,10 +18,10 @@ pub const SATURATED: u16 = 250 * 256;
 /// Changes of the gain below this share are left to the model.
 const DEAD_BAND: f32 = 0.005;
 
-/// From one sampled column or row to the next.
-pub fn step(area: usize) -> usize {
+/// From one sampled column or row to the next, for about so many samples.
+pub fn step(area: usize, samples: usize) -> usize {
     let mut step = 1;
-    while step * step * SAMPLES < area {
+    while step * step * samples < area {
         step += 1;
     }
     step

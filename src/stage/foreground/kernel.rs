@@ -28,6 +28,7 @@ pub struct Mode<const C: usize> {
 
 /// The model of the pixels of a block. Modes from a pixel's count on mean nothing.
 #[derive(Clone)]
+#[repr(C, align(64))]
 pub struct Block<const C: usize> {
     pub count: [u8; LANES],
     pub modes: [Mode<C>; MAX_MODES],

@@ -10,7 +10,7 @@
 //!    (`Frame::dither`), so that small steps add up over the frames.
 //! 2. **Motion.** The camera's motion since the model began is followed by multiplying
 //!    homographies (`f64`). So that their errors do not add up, each is corrected by what the
-//!    model shows: least squares for an affine motion over the gain's samples, in whole numbers;
+//!    model shows: least squares for an affine motion over some 16,000 samples, in whole numbers;
 //!    perspective fades by 1/16. While the camera has not moved by 1/16 px, pixel and model meet
 //!    directly. Else the picture is sampled where the model's pixels lie now (position to 1/8 px,
 //!    bilinear), an eighth of the background's contrast around a pixel is forgiven in both tests
@@ -18,7 +18,7 @@
 //!    pixel nearest to it. Driving forgets the model; so does a camera that has moved by a
 //!    quarter of the picture. While the motion is unknown nothing is learnt or said.
 //! 3. **Gain** g, one a frame (`gain`): ratio of pixel and heaviest mode, both summed over the
-//!    channels, on a grid of some 16,000 pixels; from the samples in the 7 bins (1/256 each)
+//!    channels, on a grid of some 4,000 pixels; from the samples in the 7 bins (1/256 each)
 //!    around the median, sum by sum. Below half a per cent nothing is changed. The pixel enters
 //!    the model as x/g; one that is saturated while g > 1 is as bright as any mode that is
 //!    brighter.
