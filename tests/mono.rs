@@ -377,3 +377,18 @@ fn the_first_mono_picture_must_be_whole() {
     let (text, _) = failure(dir.path(), dir.path(), &with_camera());
     assert!(text.starts_with("DIR/mono/0.png: not a PNG"), "{text}");
 }
+
+#[test]
+fn a_picture_without_a_number_among_numbered_ones_moves_no_frame() {
+    let tmp = folder();
+    for n in [460, 461, 463] {
+        grey(&tmp.path().join(format!("input/in{n:06}.png")), 9);
+    }
+    grey(&tmp.path().join("input/cover.png"), 9);
+    let numbers: Vec<u64> = open(tmp.path(), &DriveOptions::default())
+        .frames()
+        .iter()
+        .map(|f| f.id.number)
+        .collect();
+    assert_eq!(numbers, [460, 461, 462, 463]);
+}

@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 use super::{Failure, failure::say, replay::configuration};
 use crate::{
     files,
+    sink::check_apart,
     stage::logo::{BuildOptions, Templates, TemplatesError},
 };
 
@@ -43,6 +44,14 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         config,
     } = &args.what;
     let config = configuration(config.as_deref(), None)?;
+    check_apart(out, &[pictures.as_path()], &[])?;
+    // Templates are made anew from their pictures; nothing else is replaced.
+    if files::present(out) && Templates::read(out).is_err() {
+        return Err(Failure::usage(format!(
+            "--out {}: it is there and holds no templates; expected a new file, or templates to replace",
+            out.display()
+        )));
+    }
     let built = Templates::build(pictures, &config.logo.features, &BuildOptions::default())?;
     built
         .write(out)

@@ -26,7 +26,7 @@ use crate::{
         summary::{Provenance, Summary, write_atomically},
     },
     source::{Drive, DriveOptions, MaskSource, Segment, SourceError},
-    stage::logo::Templates,
+    stage::{foreground, logo::Templates},
 };
 
 /// A recorded drive to stixels, foreground, logos, pictures, timing and a digest.
@@ -291,8 +291,22 @@ fn background(config: &Config) -> Result<Option<Vec<u8>>, Failure> {
     let Some(path) = &config.foreground.snapshot else {
         return Ok(None);
     };
+    let folder = path.parent().filter(|f| !f.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|f| !f.is_dir()) {
+        return Err(Failure::config(format!(
+            "foreground.snapshot: {}: {} is no folder",
+            path.display(),
+            folder.display()
+        )));
+    }
     match files::read(path, MAX_BACKGROUND) {
-        Ok(snapshot) => Ok(Some(snapshot)),
+        Ok(bytes) if bytes.is_empty() || foreground::is_snapshot(&bytes) => Ok(Some(bytes)),
+        // It is to be replaced at the end.
+        Ok(_) => Err(Failure::config(format!(
+            "foreground.snapshot: {}: it holds something else, expected a background that roadloop \
+             wrote, or no file",
+            path.display()
+        ))),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(Failure::config(format!(
             "foreground.snapshot: {}: {e}",

@@ -15,7 +15,7 @@ use super::{EvaluateError, Unmatched, files, percent, share};
 use crate::{
     files as inputs,
     frame::{Image, Size},
-    picture::Picture,
+    picture::{Picture, grey_of},
 };
 
 /// What a pixel of truth is.
@@ -267,7 +267,14 @@ fn read_roi(base: &Path) -> Result<Option<(PathBuf, Image<bool>)>, EvaluateError
     };
     let path = base.join(name);
     let least = if name.ends_with("jpg") { 128 } else { 1 };
-    let picture = mask(&path)?;
+    let picture = match files::read(&path)? {
+        // Compressed colours of grey are not quite grey.
+        Picture::Rgb8(image) if name.ends_with("jpg") => {
+            let Size { width, height } = image.size();
+            Image::from_fn(width, height, |x, y| grey_of(image.get(x, y)))
+        }
+        _ => mask(&path)?,
+    };
     let Size { width, height } = picture.size();
     let roi = Image::from_fn(width, height, |x, y| picture.get(x, y) >= least);
     Ok(Some((path, roi)))

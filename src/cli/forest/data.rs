@@ -1,7 +1,7 @@
 //! Which data set.
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::{frame::Camera, training::data::DataOptions};
+use crate::{cli::Failure, frame::Camera, sink::check_apart, training::data::DataOptions};
 
 /// Arguments that say where a data set lies.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -39,6 +39,14 @@ pub struct DataArgs {
 }
 
 impl DataArgs {
+    /// Refuses a place for results within what is read.
+    pub(super) fn check_apart(&self, out: &Path) -> Result<(), Failure> {
+        let folders = [&self.data, &self.labels, &self.depth, &self.disparity];
+        let folders = folders.into_iter().flatten().chain(&self.images);
+        let folders: Vec<&Path> = folders.map(PathBuf::as_path).collect();
+        Ok(check_apart(out, &folders, &[])?)
+    }
+
     /// As the data set has them.
     pub(super) fn options(&self) -> Result<DataOptions, String> {
         let camera = Camera {

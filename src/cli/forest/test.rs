@@ -59,6 +59,7 @@ pub struct Args {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(out) = &args.out {
+        args.data.check_apart(out)?;
         let used = fs::read_dir(out).is_ok_and(|mut dir| dir.next().is_some());
         if used && !args.force {
             let out = out.display();

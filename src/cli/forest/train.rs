@@ -448,9 +448,21 @@ pub(super) fn run(
     let mut name = args.out.file_name().unwrap_or_default().to_owned();
     name.push(".part");
     let part = args.out.with_file_name(name);
+    let folder = args.out.parent().filter(|f| !f.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|f| !f.is_dir()) {
+        return Err(Failure::usage(format!(
+            "--out {}: {} is no folder",
+            args.out.display(),
+            folder.display()
+        )));
+    }
     if !args.force && crate::files::present(&args.out) {
         let out = args.out.display();
         return Err(Failure::usage(format!("{out} exists; --force replaces it")));
+    }
+    // A new file may lie beside its data; none of theirs is replaced.
+    if crate::files::present(&args.out) {
+        args.data.check_apart(&args.out)?;
     }
     if !args.force && !args.resume && crate::files::present(&part) {
         return Err(Failure::usage(format!(

@@ -48,6 +48,7 @@ fn layout(
     dir: &Path,
     pictures: Vec<Named>,
 ) -> Result<Layout, SourceError> {
+    let pictures = numbered(dir, pictures);
     let stamps = stamps_of(&pictures);
     let pictures = if stamps.is_some() {
         pictures
@@ -95,6 +96,31 @@ fn layout(
         pair: Pair::First,
         times: found,
     })
+}
+
+/// Leaves out the pictures without a number where most have one: a preview, a cover. It would
+/// put all frames after it in another place.
+fn numbered(dir: &Path, pictures: Vec<Named>) -> Vec<Named> {
+    let with = pictures.iter().filter(|p| p.number.is_some()).count();
+    if 2 * with <= pictures.len() || with == pictures.len() {
+        return pictures;
+    }
+    let (with, without): (Vec<_>, Vec<_>) = pictures.into_iter().partition(|p| p.number.is_some());
+    log::warn!(
+        "{}: {} without a number in its name ({}): left out, since the others have one",
+        dir.display(),
+        if without.len() == 1 {
+            "a picture".into()
+        } else {
+            format!("{} pictures", without.len())
+        },
+        without[0]
+            .path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+    );
+    with
 }
 
 /// The time stamps that the names are, ns, where all of them are such and increase.
@@ -186,7 +212,7 @@ pub(in crate::source) fn attach(
     if !dir.is_dir() {
         return Ok(None);
     }
-    let pictures = listing::pictures(&dir, Numbering::Names)?;
+    let pictures = numbered(&dir, listing::pictures(&dir, Numbering::Names)?);
     let Some(first) = pictures.first().map(|p| p.path.clone()) else {
         log::warn!(
             "{}: no pictures; the drive has no mono camera",
@@ -248,6 +274,12 @@ fn as_frames(pictures: Vec<Named>, frames: &[FrameFiles]) -> (Vec<PathBuf>, Vec<
     };
     let by_number: Option<Vec<u64>> = pictures.iter().map(of_number).collect();
     let by_number = by_number.filter(|stamps| stamps.is_sorted_by(|a, b| a < b));
+    if by_number.is_none() && pictures.iter().any(|p| p.number.is_some()) {
+        log::warn!(
+            "{MONO}: the numbers of the pictures are not those of the stereo frames; each is taken \
+             at its place in the folder"
+        );
+    }
     let stamps = by_number.unwrap_or_else(|| frames.iter().map(|f| f.id.timestamp.0).collect());
     pictures.into_iter().map(|p| p.path).zip(stamps).unzip()
 }

@@ -49,7 +49,7 @@ mod simd;
 mod snapshot;
 
 pub use params::{MAX_MODES, Params, ParamsError};
-pub use snapshot::SnapshotError;
+pub use snapshot::{SnapshotError, is_snapshot};
 
 /// Weight of a pixel's only mode, and the brightest level.
 const ONE: f32 = 65535.0;

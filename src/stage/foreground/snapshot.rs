@@ -8,6 +8,12 @@ use super::Params;
 use crate::frame::{PixelKind, Size};
 
 const MAGIC: &[u8; 8] = b"RLFGMODL";
+
+/// Whether a file is, or begins as, one of ours: damaged perhaps, but no one else's.
+pub fn is_snapshot(bytes: &[u8]) -> bool {
+    let head = &bytes[..bytes.len().min(MAGIC.len())];
+    MAGIC.starts_with(head)
+}
 /// Goes up with every change of [`Record`].
 const VERSION: u32 = 1;
 
