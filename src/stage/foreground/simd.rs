@@ -106,3 +106,60 @@ dispatched! {
     /// See [`clean::row`].
     fn clean_5 = clean::row::<5>[(rows: [&[u8]; 5], out: &mut [u8])];
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{Params, kernel::Block},
+        *,
+    };
+
+    #[test]
+    fn every_instruction_set_gives_the_same_bytes() {
+        let n: usize = 16 * 40 + 5;
+        let run = |isa| {
+            let mut blocks = vec![Block::<3>::EMPTY; n.div_ceil(kernel::LANES)];
+            let (mut codes, mut mask, mut all) = (vec![0; n], vec![0; n], Vec::new());
+            for t in 0..60u32 {
+                let byte = |i: usize, c: usize| {
+                    let mix = |n: u32| (n ^ n >> 15).wrapping_mul(0x2C1B_3C6D) >> 11;
+                    let noise = mix(mix((3 * i + c) as u32) ^ t.wrapping_mul(0x9E37_79B9));
+                    let ground = mix((3 * i + c) as u32) % 200;
+                    let wild = noise % 64 < 1 + i as u32 % 9;
+                    (if wild { noise >> 6 } else { ground + noise % 9 }) as u8
+                };
+                let pixels: Vec<_> = (0..n).map(|i| [0, 1, 2].map(|c| byte(i, c))).collect();
+                let frame = Frame::new(&Params::default(), true, t, 1.02);
+                let slack: Option<Vec<u16>> = (t % 7 == 6).then(|| vec![300; n]);
+                band_rgb8(
+                    isa,
+                    &frame,
+                    &pixels,
+                    None,
+                    slack.as_deref(),
+                    &mut blocks,
+                    &mut codes,
+                );
+                clean_5(isa, [&codes; 5], &mut mask);
+                all.extend_from_slice(&codes);
+                all.extend_from_slice(&mask);
+            }
+            let model: Vec<_> = (0..n)
+                .map(|p| (&blocks[p / kernel::LANES], p % kernel::LANES))
+                .flat_map(|(block, i)| {
+                    let modes = &block.modes[..usize::from(block.count[i])];
+                    modes.iter().map(move |mode| {
+                        let mean = mode.mean.each_ref().map(|mean| mean[i]);
+                        (mode.weight[i], mode.variance[i], mean)
+                    })
+                })
+                .collect();
+            (all, model)
+        };
+        let baseline = run(Isa::Baseline);
+        assert!(baseline.0.iter().any(|&c| c != 0));
+        for isa in Isa::available() {
+            assert!(run(isa) == baseline, "{isa:?}");
+        }
+    }
+}
