@@ -460,8 +460,8 @@ pub(super) fn run(
         let out = args.out.display();
         return Err(Failure::usage(format!("{out} exists; --force replaces it")));
     }
-    // A new file may lie beside its data; none of theirs is replaced.
-    if crate::files::present(&args.out) {
+    // A forest may lie beside its data; none of theirs is replaced.
+    if crate::files::present(&args.out) && Forest::load(&args.out).is_err() {
         args.data.check_apart(&args.out)?;
     }
     if !args.force && !args.resume && crate::files::present(&part) {
