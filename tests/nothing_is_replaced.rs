@@ -6,7 +6,6 @@ use std::{
 };
 
 #[path = "common/folders.rs"]
-#[allow(dead_code)]
 mod folders;
 use folders::grey;
 

@@ -39,11 +39,18 @@ pub struct DataArgs {
 }
 
 impl DataArgs {
-    /// Refuses a place for results within what is read.
+    /// Refuses a place for results that is, holds or lies in a folder of pictures that are read.
     pub(super) fn check_apart(&self, out: &Path) -> Result<(), Failure> {
-        let folders = [&self.data, &self.labels, &self.depth, &self.disparity];
-        let folders = folders.into_iter().flatten().chain(&self.images);
-        let folders: Vec<&Path> = folders.map(PathBuf::as_path).collect();
+        let mut folders: Vec<PathBuf> = [&self.labels, &self.depth, &self.disparity]
+            .into_iter()
+            .flatten()
+            .chain(&self.images)
+            .cloned()
+            .collect();
+        if let Some(data) = &self.data {
+            folders.extend(["images", "labels"].map(|name| data.join(name)));
+        }
+        let folders: Vec<&Path> = folders.iter().map(PathBuf::as_path).collect();
         Ok(check_apart(out, &folders, &[])?)
     }
 

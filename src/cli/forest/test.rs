@@ -59,13 +59,15 @@ pub struct Args {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(out) = &args.out {
-        args.data.check_apart(out)?;
         let used = fs::read_dir(out).is_ok_and(|mut dir| dir.next().is_some());
         if used && !args.force {
             let out = out.display();
             return Err(Failure::usage(format!(
                 "{out} is not empty; --force replaces pictures"
             )));
+        }
+        for name in ["labels", "colours", "confidence"] {
+            args.data.check_apart(&out.join(name))?;
         }
         for name in ["labels", "colours", "confidence"] {
             let dir = out.join(name);
