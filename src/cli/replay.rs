@@ -241,7 +241,8 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
     let ran = computer.run(args, &replay, &config, &mut sink, stop);
     sink.bar.finish_and_clear();
     // The summary of what was finished is written also when something went wrong.
-    let finished = sink.folder.finish(stop.load(Ordering::Relaxed));
+    let interrupted = ran.is_err() || stop.load(Ordering::Relaxed);
+    let finished = sink.folder.finish(interrupted);
     if let (Some(snapshot), Some(path)) = (ran?, &config.foreground.snapshot) {
         write_atomically(path, &snapshot)?;
     }
