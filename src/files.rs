@@ -18,6 +18,12 @@ pub(crate) const MAX_TIMES: u64 = 1 << 30;
 /// Largest table of stixels, bytes; in memory it takes about as much.
 pub(crate) const MAX_STIXELS: u64 = 1 << 32;
 
+/// The folder that a file to be written would lie in, where there is no such folder.
+pub(crate) fn missing_folder(file: &Path) -> Option<&Path> {
+    let folder = file.parent().filter(|f| !f.as_os_str().is_empty());
+    folder.filter(|f| !f.is_dir())
+}
+
 /// Opens a regular file of at most `most` bytes; no more are read of one that grows.
 ///
 /// # Errors

@@ -292,8 +292,7 @@ fn background(config: &Config) -> Result<Option<Vec<u8>>, Failure> {
     let Some(path) = &config.foreground.snapshot else {
         return Ok(None);
     };
-    let folder = path.parent().filter(|f| !f.as_os_str().is_empty());
-    if let Some(folder) = folder.filter(|f| !f.is_dir()) {
+    if let Some(folder) = files::missing_folder(path) {
         return Err(Failure::config(format!(
             "foreground.snapshot: {}: {} is no folder",
             path.display(),

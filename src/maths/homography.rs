@@ -123,11 +123,10 @@ impl Homography {
             + h[2] * (h[3] * h[7] - h[4] * h[6])
     }
 
-    /// The way back, positive where this one's points land; `None` for a singular matrix.
-    pub fn inverse(&self) -> Option<Self> {
+    /// The transposed cofactors: the way back but for a factor, and there for every matrix.
+    pub fn adjugate(&self) -> [f64; 9] {
         let h = &self.0;
-        let d = self.determinant();
-        let adjugate = [
+        [
             h[4] * h[8] - h[5] * h[7],
             h[2] * h[7] - h[1] * h[8],
             h[1] * h[5] - h[2] * h[4],
@@ -137,8 +136,13 @@ impl Homography {
             h[3] * h[7] - h[4] * h[6],
             h[1] * h[6] - h[0] * h[7],
             h[0] * h[4] - h[1] * h[3],
-        ];
-        let inverse = adjugate.map(|v| v / d);
+        ]
+    }
+
+    /// The way back, positive where this one's points land; `None` for a singular matrix.
+    pub fn inverse(&self) -> Option<Self> {
+        let d = self.determinant();
+        let inverse = self.adjugate().map(|v| v / d);
         (d != 0.0 && inverse.iter().all(|v| v.is_finite())).then_some(Self(inverse))
     }
 

@@ -448,8 +448,7 @@ pub(super) fn run(
     let mut name = args.out.file_name().unwrap_or_default().to_owned();
     name.push(".part");
     let part = args.out.with_file_name(name);
-    let folder = args.out.parent().filter(|f| !f.as_os_str().is_empty());
-    if let Some(folder) = folder.filter(|f| !f.is_dir()) {
+    if let Some(folder) = crate::files::missing_folder(&args.out) {
         return Err(Failure::usage(format!(
             "--out {}: {} is no folder",
             args.out.display(),

@@ -4,7 +4,10 @@
 
 use rayon::prelude::*;
 
-use crate::frame::{Image, Size};
+use crate::{
+    frame::{Image, Size},
+    maths::homography::Homography,
+};
 
 /// Positions of samples in 1 px.
 pub const PARTS: i32 = 8;
@@ -129,18 +132,7 @@ impl Anchor {
 
     /// From the model to the picture.
     pub fn to_picture(self) -> Grid {
-        let h = &self.h;
-        let adjugate = [
-            h[4] * h[8] - h[5] * h[7],
-            h[2] * h[7] - h[1] * h[8],
-            h[1] * h[5] - h[2] * h[4],
-            h[5] * h[6] - h[3] * h[8],
-            h[0] * h[8] - h[2] * h[6],
-            h[2] * h[3] - h[0] * h[5],
-            h[3] * h[7] - h[4] * h[6],
-            h[1] * h[6] - h[0] * h[7],
-            h[0] * h[4] - h[1] * h[3],
-        ];
+        let adjugate = Homography(self.h).adjugate();
         // Corners near their places keep the last away from 0.
         adjugate.map(|a| (a / adjugate[8]) as f32)
     }
