@@ -7,8 +7,10 @@
 //! | [`summary`] | counts, percentiles, provenance: `summary.json` |
 //! | [`overlay`] | the left image with its stixels |
 //! | [`pictures`] | the thread that writes pictures |
+//! | `conveyor` | boxes that go round between the loop and such a thread |
 //! | [`folder`] | all of these as the folder of a replay |
 //! | [`report`] | the HTML page on a replay |
+mod conveyor;
 pub mod digest;
 mod error;
 pub mod folder;

@@ -10,13 +10,13 @@ use std::{
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
-        mpsc::{Receiver, SyncSender, TryRecvError, sync_channel},
     },
     thread::{self, JoinHandle},
 };
 
 use super::{
     Announced, Save, SaveSet, SinkError, View,
+    conveyor::{Filler, conveyor},
     overlay::{Overlay, paint_disparity},
     summary::Pictures,
 };
@@ -54,8 +54,7 @@ struct Shared {
 /// The loop's end of the picture writer.
 pub struct PictureWriter {
     full: Full,
-    jobs: Option<SyncSender<Box<Job>>>,
-    free: Receiver<Box<Job>>,
+    jobs: Option<Filler<Job>>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     dropped: u64,
@@ -88,19 +87,16 @@ impl PictureWriter {
         // Only the overlay shows pictures.
         let shown = |size: Option<Size>| size.filter(|_| kinds.contains(&Save::Overlay));
         let mono = mono.filter(|_| kinds.contains(&Save::Overlay));
-        let (jobs, todo) = sync_channel::<Box<Job>>(POOL);
-        let (done, free) = sync_channel(POOL);
-        for _ in 0..POOL {
-            let job = Job {
+        let job = || {
+            Box::new(Job {
                 left: shown(size).map(|s| Image::new(s.width, s.height)),
                 left_rgb: shown(size.filter(|_| colour)).map(|s| Rgb::new(s.width, s.height)),
                 mono: mono.map(|(kind, size)| MonoImage::new(kind, size)),
                 mono_there: false,
                 result: shape.clone(),
-            };
-            // There is room for all of them.
-            let _ = done.send(Box::new(job));
-        }
+            })
+        };
+        let (jobs, todo) = conveyor((0..POOL).map(|_| job()).collect());
         let shared = Arc::new(Shared::default());
         let mut painter = Painter {
             out: out.to_owned(),
@@ -111,23 +107,20 @@ impl PictureWriter {
         let thread = thread::Builder::new().name("pictures".into()).spawn({
             let shared = shared.clone();
             move || {
-                for job in todo {
+                for job in &todo {
                     if !shared.failed.load(Ordering::Relaxed)
                         && let Err(error) = painter.write(&job, &shared.written)
                     {
                         *shared.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
                         shared.failed.store(true, Ordering::Release);
                     }
-                    if done.send(job).is_err() {
-                        break;
-                    }
+                    todo.give_back(job);
                 }
             }
         });
         Ok(Self {
             full,
             jobs: Some(jobs),
-            free,
             shared,
             thread: Some(thread.map_err(SinkError::Thread)?),
             dropped: 0,
@@ -145,18 +138,15 @@ impl PictureWriter {
         if let Some(error) = self.take_error() {
             return Err(error);
         }
-        let job = match self.full {
-            Full::Wait => self.free.recv().map_err(|_| SinkError::WriterGone)?,
-            Full::Drop => match self.free.try_recv() {
-                Ok(job) => job,
-                Err(TryRecvError::Empty) => {
-                    self.dropped += 1;
-                    return Ok(());
-                }
-                Err(TryRecvError::Disconnected) => return Err(SinkError::WriterGone),
-            },
+        let jobs = self.jobs.as_ref().ok_or(SinkError::WriterGone)?;
+        let free = match self.full {
+            Full::Wait => jobs.wait().map(Some),
+            Full::Drop => jobs.take(),
         };
-        let mut job = job;
+        let Some(mut job) = free.map_err(|_| SinkError::WriterGone)? else {
+            self.dropped += 1;
+            return Ok(());
+        };
         if let (Some(to), Some(from)) = (&mut job.left, view.left) {
             to.copy_from(from);
         }
@@ -168,11 +158,7 @@ impl PictureWriter {
             to.copy_from(from);
         }
         job.result.copy_from(result);
-        match &self.jobs {
-            // The queue has room for the whole pool, so this does not wait.
-            Some(jobs) => jobs.send(job).map_err(|_| SinkError::WriterGone),
-            None => Err(SinkError::WriterGone),
-        }
+        jobs.pass(job).map_err(|_| SinkError::WriterGone)
     }
 
     fn take_error(&self) -> Option<SinkError> {
