@@ -85,3 +85,28 @@ pub(crate) fn is_data(error: &io::Error) -> bool {
         FileTooLarge | InvalidData | InvalidInput | IsADirectory
     )
 }
+
+/// A line as an error quotes it: in quotes, its first 80 characters.
+pub(crate) fn quoted(line: &str) -> String {
+    const MOST: usize = 80;
+    match line.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{:?}... ({} bytes)", &line[..end], line.len()),
+        None => format!("{line:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_are_quoted_in_part() {
+        assert_eq!(quoted("1,2"), "\"1,2\"");
+        let long = "\u{e9}".repeat(100);
+        let quoted = quoted(&long);
+        assert_eq!(
+            quoted,
+            format!("\"{}\"... (200 bytes)", "\u{e9}".repeat(80))
+        );
+    }
+}

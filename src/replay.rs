@@ -1,8 +1,11 @@
 //! A recorded drive through the loop: source → slot → stages → result → sink, segment by
 //! segment.
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use xxhash_rust::xxh3::Xxh3;
@@ -220,7 +223,11 @@ impl<'a> Replay<'a> {
             if let (0, Some(snapshot)) = (number, &self.background)
                 && let Err(reason) = backend.restore(snapshot)
             {
-                log::warn!("foreground.snapshot: {reason}; the background is learnt afresh");
+                let path = config.foreground.snapshot.as_deref();
+                log::warn!(
+                    "foreground.snapshot: {}: {reason}; the background is learnt afresh",
+                    path.unwrap_or(Path::new("")).display()
+                );
             }
             let mut source =
                 Prefetch::start(self.drive, number, FRAME_SETS).map_err(ReplayError::Threads)?;

@@ -443,7 +443,7 @@ fn refusals() {
     fs::write(tmp.path().join("bad.bin"), "bad").unwrap();
     let (status, said) = configured("[logo]\ntemplates = \"bad.bin\"\n");
     assert_eq!(status, 65);
-    assert!(said.starts_with("DIR/bad.bin: "), "{said}");
+    assert!(said.starts_with("logo.templates: DIR/bad.bin: "), "{said}");
     for section in ["mono", "egomotion", "foreground", "logo"] {
         let (status, said) = configured(&format!("[{section}]\nnonsense = 1\n"));
         assert_eq!(status, 78);
@@ -538,7 +538,7 @@ fn the_background_outlives_the_replay() {
     fs::write(&file, &damaged).unwrap();
     let (fresh, said) = run("damaged");
     assert!(
-        said.contains("WARN ] foreground.snapshot: ")
+        said.contains(&format!("WARN ] foreground.snapshot: {}: ", file.display()))
             && said.contains("the background is learnt afresh"),
         "{said}"
     );
@@ -552,5 +552,33 @@ fn the_background_outlives_the_replay() {
         names(tmp.path())
             .iter()
             .all(|name| !name.ends_with(".part"))
+    );
+}
+
+/// What a drive brings and nothing can be made of is told, and no error.
+#[test]
+fn what_fits_nothing_is_told() {
+    let tmp = tempfile::tempdir().unwrap();
+    let drive = tmp.path().join("drive");
+    fs::create_dir_all(drive.join("frames")).unwrap();
+    let frame = Image::from_vec(48, 32, vec![90; 48 * 32]).unwrap();
+    for name in ["a1", "a2", "b2"] {
+        png::write_grey(&drive.join(format!("frames/{name}.png")), &frame).unwrap();
+    }
+    let speeds = "timestamp_ns,speed_mps\n900000000000,3\n";
+    fs::write(drive.join("speed.csv"), speeds).unwrap();
+    let out = tmp.path().join("out");
+    let save = ["--save", "foreground"];
+    let args = ["replay", text(&drive), "--out", text(&out)];
+    let output = roadloop(&[&args[..], &save].concat());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    assert!(
+        said.contains("b2.png have the same number: frames are counted by their place, from 0"),
+        "{said}"
+    );
+    assert!(
+        said.contains("speed.csv: no line lies within 200 ms of a frame"),
+        "{said}"
     );
 }

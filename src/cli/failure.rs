@@ -60,6 +60,11 @@ impl Failure {
         Self::new(error.exit_status(), format!("--backend cuda: {error}"))
     }
 
+    /// The same, of what this key names.
+    pub fn of(self, key: &str) -> Self {
+        Self::new(self.status, format!("{key}: {}", self.message))
+    }
+
     fn new(status: u8, message: impl ToString) -> Self {
         Self {
             status,

@@ -203,7 +203,7 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
     let mut replay = Replay::new(&drive)?;
     let mut config_hash = config.hash();
     if let Some(path) = &config.logo.templates {
-        let templates = Templates::read(path)?;
+        let templates = Templates::read(path).map_err(|e| Failure::from(e).of("logo.templates"))?;
         config_hash = with(config_hash, &templates.to_bytes());
         replay = replay.with_logos(Arc::new(templates));
     }

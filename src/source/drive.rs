@@ -310,15 +310,20 @@ impl Drive {
 
 /// What becomes of pictures of this size.
 fn prepare(options: &DriveOptions, path: &Path, size: Size) -> Result<Prepare, SourceError> {
-    within_bounds(options.input.prepare(size)?, path)
+    within_bounds(options.input.prepare(size)?, path, "input")
 }
 
-fn within_bounds(prepare: Prepare, path: &Path) -> Result<Prepare, SourceError> {
+fn within_bounds(
+    prepare: Prepare,
+    path: &Path,
+    section: &'static str,
+) -> Result<Prepare, SourceError> {
     let found = prepare.size();
     if found.area() > MAX_STAGE_PIXELS {
         return Err(SourceError::TooLarge {
             path: path.into(),
             found,
+            section,
         });
     }
     Ok(prepare)
@@ -328,11 +333,11 @@ fn within_bounds(prepare: Prepare, path: &Path) -> Result<Prepare, SourceError> 
 fn mono_segment(options: &DriveOptions, path: &Path) -> Result<MonoSegment, SourceError> {
     // Small files can hold large pictures.
     if let Ok(size) = picture::size(path) {
-        within_bounds(options.mono.prepare(size)?, path)?;
+        within_bounds(options.mono.prepare(size)?, path, "mono")?;
     }
     let first = first_picture(path)?;
     let file_size = first.size();
-    let prepare = within_bounds(options.mono.prepare(file_size)?, path)?;
+    let prepare = within_bounds(options.mono.prepare(file_size)?, path, "mono")?;
     Ok(MonoSegment {
         kind: match first {
             Picture::Grey8(_) => PixelKind::Grey8,

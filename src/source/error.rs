@@ -92,8 +92,8 @@ pub enum SourceError {
     },
     /// The images are larger than what the stages take memory for.
     #[error(
-        "{}: images of {found} px, expected at most {MAX_STAGE_PIXELS} px in all; [input] crop or \
-         scale_down make them smaller",
+        "{}: images of {found} px, expected at most {MAX_STAGE_PIXELS} px in all; [{section}] crop \
+         or scale_down make them smaller",
         path.display()
     )]
     TooLarge {
@@ -101,6 +101,8 @@ pub enum SourceError {
         path: PathBuf,
         /// The size of its image, after crop and scale.
         found: crate::frame::Size,
+        /// The part of the configuration that makes it smaller.
+        section: &'static str,
     },
     /// A picture of the first frame can't be decoded.
     #[error("{}: {error}", path.display())]

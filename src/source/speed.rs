@@ -22,9 +22,17 @@ pub(super) fn attach(drive: &Path, frames: &mut [FrameFiles]) -> Result<bool, So
         return Ok(false);
     }
     let (stamps, speeds) = read(&path)?;
-    for frame in frames {
+    for frame in &mut *frames {
         let place = pairing::nearest(&stamps, frame.id.timestamp.0, SPEED_TOLERANCE_NS);
         frame.speed_mps = place.map(|place| speeds[place]);
+    }
+    if frames.iter().all(|frame| frame.speed_mps.is_none()) {
+        log::warn!(
+            "{}: no line lies within {} ms of a frame; how the vehicle moves is told from the \
+             images alone",
+            path.display(),
+            SPEED_TOLERANCE_NS / 1_000_000
+        );
     }
     Ok(true)
 }
@@ -40,7 +48,10 @@ fn read(path: &Path) -> Result<(Vec<u64>, Vec<f32>), SourceError> {
     let mut lines = text.lines().map(str::trim).enumerate();
     let header = lines.next().map_or("", |(_, line)| line);
     if header != HEADER {
-        return Err(wrong(1, format!("{header:?}, expected {HEADER:?}")));
+        return Err(wrong(
+            1,
+            format!("{}, expected {HEADER:?}", files::quoted(header)),
+        ));
     }
     let (mut stamps, mut speeds) = (Vec::new(), Vec::new());
     for (n, line) in lines.filter(|(_, line)| !line.is_empty()) {
@@ -53,7 +64,10 @@ fn read(path: &Path) -> Result<(Vec<u64>, Vec<f32>), SourceError> {
         });
         let (stamp, speed) = sample.ok_or_else(|| {
             let expected = format!("a time in ns and a speed of -{MOST_MPS} to {MOST_MPS} m/s");
-            wrong(n + 1, format!("{line:?}, expected {expected}"))
+            wrong(
+                n + 1,
+                format!("{}, expected {expected}", files::quoted(line)),
+            )
         })?;
         if stamps.last().is_some_and(|&before| stamp <= before) {
             let text = format!("{stamp} is not later than the line before");

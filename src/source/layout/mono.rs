@@ -58,6 +58,17 @@ fn layout(
     // A number names a result file, so it is of use only where no two frames share one.
     let own = pictures.iter().all(|p| p.number.is_some())
         && pictures.windows(2).all(|w| w[0].number < w[1].number);
+    if stamps.is_none()
+        && let Some(two) = pictures
+            .windows(2)
+            .find(|w| w[0].number.is_some() && w[0].number == w[1].number)
+    {
+        log::warn!(
+            "{} and {} have the same number: frames are counted by their place, from 0",
+            two[0].path.display(),
+            two[1].path.display()
+        );
+    }
     let frames: Vec<FrameFiles> = pictures
         .into_iter()
         .enumerate()

@@ -52,8 +52,10 @@ fn lines_if_there(
     let mut stamps: Vec<u64> = Vec::new();
     for (n, line) in text.trim_end().lines().enumerate() {
         let line = line.trim();
-        let stamp =
-            parse(line).ok_or_else(|| wrong(path, n + 1, format!("{line:?}, expected a time")))?;
+        let stamp = parse(line).ok_or_else(|| {
+            let text = format!("{}, expected a time", files::quoted(line));
+            wrong(path, n + 1, text)
+        })?;
         if stamps.last().is_some_and(|&before| stamp <= before) {
             let text = format!("{line:?} is not later than the line before");
             return Err(wrong(path, n + 1, text));
@@ -96,7 +98,10 @@ pub(super) fn euroc_table(path: &Path, data: &Path) -> Result<Vec<(u64, PathBuf)
             wrong(
                 path,
                 n + 1,
-                format!("{line:?}, expected \"stamp in ns,file name\""),
+                format!(
+                    "{}, expected \"stamp in ns,file name\"",
+                    files::quoted(line)
+                ),
             )
         })?;
         if rows.last().is_some_and(|before| row.0 <= before.0) {
