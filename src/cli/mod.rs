@@ -18,7 +18,7 @@ use std::{
     },
 };
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 pub use failure::Failure;
 
@@ -49,6 +49,12 @@ enum Command {
     Forest(forest::Args),
     /// One HTML page from the results of a replay
     Report(report::Args),
+}
+
+/// The command line's description, for completions and man pages.
+#[must_use]
+pub fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// Parses the command line and runs the command.
