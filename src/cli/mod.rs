@@ -8,6 +8,7 @@ pub mod forest;
 pub mod logos;
 pub mod replay;
 pub mod report;
+pub mod run;
 pub mod synth;
 
 use std::{
@@ -37,6 +38,8 @@ enum Command {
     Demo(demo::Args),
     /// A recorded drive to stixels, foreground, logos, pictures, timing and a digest
     Replay(replay::Args),
+    /// Live cameras to stixels, foreground and logos; what the service starts
+    Run(run::Args),
     /// Writes a synthetic street with exact truth
     Synth(synth::Args),
     /// Compares results with truth
@@ -86,6 +89,7 @@ fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Replay(args) => replay::run(&args, stop_flag()?.as_ref()),
         Command::Demo(args) => demo::run(&args, stop_flag),
+        Command::Run(args) => run::run(&args, &stop_flag()?),
         Command::Synth(args) => Ok(synth::run(&args)?),
         Command::Evaluate(args) => {
             let mut report = Vec::new();

@@ -1,6 +1,6 @@
 use super::{
-    Disparity, Foreground, FrameId, Gap, INVALID, Image, Logos, Motion, Road, RoadOrigin, Size,
-    Stixels, Timestamp,
+    Disparity, Foreground, FrameId, Gap, Health, INVALID, Image, Logos, Motion, Road, RoadOrigin,
+    Size, Stixels, Timestamp,
 };
 
 /// Stages that a frame's [`Timing`] has room for.
@@ -154,6 +154,8 @@ pub struct FrameResult {
     pub timing: Timing,
     /// What is missing or degraded in it; never part of a digest.
     pub gaps: GapSet,
+    /// How device and cameras were; never part of a digest.
+    pub health: Health,
 }
 
 impl FrameResult {
@@ -175,6 +177,7 @@ impl FrameResult {
         }
         self.timing.clone_from(&other.timing);
         self.gaps = other.gaps;
+        self.health = other.health;
     }
 }
 
@@ -228,6 +231,7 @@ mod tests {
         };
         a.logos.as_mut().unwrap().push(logo).unwrap();
         a.gaps.insert(Gap::RoadHeld);
+        a.health.throttled = Some(true);
         let mut b = new();
         assert_ne!(a, b);
         b.copy_from(&a);
