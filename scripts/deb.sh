@@ -34,10 +34,12 @@ else
     say "no nvcc found: roadloop-cuda is not made (make cuda-setup fetches compilers)"
 fi
 
-# Completions and man pages: the same for each processor, so the native program's.
+# Completions and man pages are the same for each processor: the native program's. Built together
+# with the native program, so that the library is compiled once.
 say "man pages and completions"
+cargo build --quiet --release --features v4l2 --bin roadloop --example package_texts
 rm -rf target/package
-cargo run --quiet --release --features v4l2 --example package_texts -- target/package
+target/release/examples/package_texts target/package
 
 check() {    # DEB ARCH NAME
     local deb=$1 arch=$2 name=$3 work files program glibc
@@ -74,7 +76,7 @@ check() {    # DEB ARCH NAME
 }
 
 build() {    # ARCH KIND
-    local arch=$1 kind=$2 name=roadloop cross=() options=(--no-build --quiet)
+    local arch=$1 kind=$2 name=roadloop cross=() options=(--no-build --quiet --strip)
     local features=v4l2
     if [ "$kind" = cuda ]; then
         name=roadloop-cuda features=v4l2,cuda
@@ -83,7 +85,7 @@ build() {    # ARCH KIND
     say "$name, $arch"
     if [ "$arch" = "$native" ]; then
         if [ "$kind" = cuda ]; then scripts/libcuda-stub.sh; fi
-        cargo build --quiet --release --features "$features" --bin roadloop
+        cargo build --quiet --release --features "$features" --bin roadloop --example package_texts
         cargo deb "${options[@]}" --output target/debian/
     elif [ "$native-$arch" = amd64-arm64 ]; then
         scripts/aarch64.sh setup > /dev/null

@@ -98,6 +98,8 @@ mkdir -p "$cache"
 (
     flock 9
     [ -e "$image/version" ] || "$here/image.sh" "$arch" "$image" >&2
+    touch "$image"
+    find "$cache" -maxdepth 1 -name '*-*' -mtime +14 -exec rm -rf {} +    # images of earlier versions
 ) 9> "$cache/lock"
 accel=${ROADLOOP_VM_ACCEL:-$(cat "$image/accel")}
 [ "$accel" != kvm ] || cpu=host

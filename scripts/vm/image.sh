@@ -23,7 +23,7 @@ native=$(dpkg --print-architecture)
 # /dev/watchdog.
 modules=(virtio_pci virtio_console 9pnet_virtio 9p softdog vivid)
 # What a package of ours may find installed in the guest.
-installed=(systemd dpkg tar libc6 udev)
+installed=(systemd udev dpkg tar libc6 libgcc-s1)
 
 PATH=$PATH:/usr/sbin:/sbin
 die() { echo "vm/image: $*" >&2; exit 1; }
@@ -56,7 +56,7 @@ meta=linux-image-$arch
 kernel=$(apt apt-cache depends "$meta" | awk '$1 == "Depends:" && $2 ~ /^linux-image-[0-9]/ && !n++ {print $2}')
 [ -n "$kernel" ] || die "no kernel found behind $meta"
 (cd "$tmp/deb" && apt apt-get download "$kernel" busybox-static)
-apt apt-get install -y --download-only --no-install-recommends systemd dpkg > /dev/null
+apt apt-get install -y --download-only --no-install-recommends systemd dpkg libgcc-s1 > /dev/null
 dpkg-deb -x "$tmp"/deb/linux-image-*.deb "$tmp/k"
 dpkg-deb -x "$tmp"/deb/busybox-static_*.deb "$tmp/b"
 for deb in "$tmp"/apt/cache/archives/*.deb; do dpkg-deb -x "$deb" "$tmp/s"; done
@@ -139,9 +139,10 @@ take() { [ -e "$sd$1" ] || [ -L "$sd$1" ] || { mkdir -p "$sd$(dirname "$1")"; cp
 (cd "$tmp/systemd" && find . ! -type d) | sed 's/^\.//' |
     grep -Ev '^/usr/share/|/hwdb|/catalog|/kernel/|/initramfs|^/etc/' |
     while read -r file; do take "$file"; done
-for file in /usr/bin/dpkg{,-deb,-query,-split,-divert,-trigger} /bin/tar /usr/bin/tar /sbin/start-stop-daemon \
-    /usr/bin/deb-systemd-{helper,invoke}; do
-    if [ -e "$tmp/s$file" ]; then take "$file"; fi
+# dpkg and its tools, and what programs in Rust link.
+for file in "$tmp"/s/{usr/bin/dpkg{,-deb,-query,-split,-divert,-trigger},{,usr/}bin/tar,{,usr/}sbin/start-stop-daemon} \
+    "$tmp"/s/{,usr/}lib/*-linux-gnu/lib{gcc_s.so.1,m.so.6}; do
+    if [ -e "$file" ]; then take "${file#"$tmp/s"}"; fi
 done
 found=-1
 while [ "$(find "$sd" | wc -l)" != "$found" ]; do    # libraries, and the libraries that those need
@@ -156,6 +157,9 @@ while [ "$(find "$sd" | wc -l)" != "$found" ]; do    # libraries, and the librar
             done
         done
 done
+printf '%s\n' '#!/bin/sh' 'exit 0' > "$sd/sbin/ldconfig"    # dpkg insists on one
+chmod 755 "$sd/sbin/ldconfig"
+for package in "${installed[@]}"; do : > "$sd/var/lib/dpkg/info/$package.list"; done
 cp "$tmp/status" "$sd/var/lib/dpkg/status"
 : > "$sd/var/lib/dpkg/available"
 echo 00000000000000000000000000000001 > "$sd/etc/machine-id"
