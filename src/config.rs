@@ -16,6 +16,7 @@ use crate::{
     frame_loop::LoopConfig,
     live::{CalibrationConfig, LiveConfig},
     realtime::RealtimeConfig,
+    service::OutputConfig,
     source::{
         FaultConfig, InputConfig, MaskSource, MonoConfig, SourceConfig, SourceKind, SyntheticConfig,
     },
@@ -90,6 +91,9 @@ pub struct Config {
     /// What the kernel is asked for.
     #[serde(skip_serializing_if = "is_default")]
     pub realtime: RealtimeConfig,
+    /// Where a live loop's results and numbers go.
+    #[serde(skip_serializing_if = "is_default")]
+    pub output: OutputConfig,
     /// The street that stands in for cameras.
     #[serde(skip_serializing_if = "is_default")]
     pub synthetic: SyntheticConfig,
@@ -250,6 +254,8 @@ impl Config {
             .chain(&mut self.logo.templates)
             .chain(&mut self.calibration.file)
             .chain(&mut self.calibration.right)
+            .chain(&mut self.output.socket)
+            .chain(&mut self.output.metrics)
     }
 
     /// Whether the foreground is computed: where the configuration says so, else on drives that
@@ -364,6 +370,7 @@ impl Config {
             calibration: CalibrationConfig::default(),
             live: LiveConfig::default(),
             realtime: RealtimeConfig::default(),
+            output: OutputConfig::default(),
             synthetic: SyntheticConfig::default(),
             fault: FaultConfig::default(),
             ..self.clone()

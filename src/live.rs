@@ -16,6 +16,7 @@ use crate::{
         Pace, Shape, Slot,
     },
     replay::ReplayError,
+    service::Patience,
     sink::{Announced, Sink},
     source::{LiveShape, LiveSource, SourceError},
     stage::logo::Templates,
@@ -49,6 +50,14 @@ impl Default for LiveConfig {
 }
 
 impl LiveConfig {
+    /// How long the loop may be without results and frames.
+    pub fn patience(&self) -> Patience {
+        Patience {
+            first_ns: u64::from(self.first_result_s) * 1_000_000_000,
+            next_ns: u64::from(self.silence_s) * 1_000_000_000,
+        }
+    }
+
     /// Refuses values that can't be used.
     ///
     /// # Errors

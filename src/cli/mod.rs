@@ -23,6 +23,8 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 pub use failure::Failure;
 
+use crate::service::journal;
+
 /// The perception loop of a vehicle: stereo and mono images in, stixels, foreground and logos out,
 /// a fixed time later.
 #[derive(Debug, Parser)]
@@ -73,9 +75,13 @@ pub fn main() -> ExitCode {
             return ExitCode::from(if e.use_stderr() { 64 } else { 0 });
         }
     };
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info"))
-        .format_target(false)
-        .init();
+    let mut log =
+        env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info"));
+    log.format_target(false);
+    if journal::is_journal() {
+        log.format(|to, record| journal::format(to, record));
+    }
+    log.init();
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -89,7 +95,7 @@ fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Replay(args) => replay::run(&args, stop_flag()?.as_ref()),
         Command::Demo(args) => demo::run(&args, stop_flag),
-        Command::Run(args) => run::run(&args, &stop_flag()?),
+        Command::Run(args) => run::run(&args),
         Command::Synth(args) => Ok(synth::run(&args)?),
         Command::Evaluate(args) => {
             let mut report = Vec::new();

@@ -1,7 +1,11 @@
 //! `roadloop run --config F`: live cameras through the loop; what the service starts.
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
 };
 
 use super::{
@@ -17,8 +21,10 @@ use crate::{
     frame_loop::{Monitor, MonotonicClock},
     live::{Live, LiveError},
     realtime::{Realtime, RealtimeError},
-    service::{Lifeline, Notifier, Patience},
-    sink::{Sink, counters::Counters, fan_out::FanOut, summary::write_atomically},
+    service::{Asked, Attendant, Device, Lifeline, Notifier, Watched, signals},
+    sink::{
+        Sink, counters::Counters, fan_out::FanOut, socket::ResultSocket, summary::write_atomically,
+    },
     source::{FaultInjector, LiveSource, SourceKind, SyntheticCameras},
     stage::logo::Templates,
 };
@@ -51,11 +57,23 @@ impl From<RealtimeError> for Failure {
 ///
 /// # Errors
 /// One clear error and its exit status; what is recorded is complete.
-pub fn run(args: &Args, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+pub fn run(args: &Args) -> Result<(), Failure> {
     let config = configuration(Some(&args.config), None)?;
     let notifier = Notifier::from_environment();
     notifier.tell("STATUS=starting");
-    let outcome = start(&config, &args.config, &notifier, stop);
+    let service = Service {
+        monitor: Arc::new(Monitor {
+            hang: config.fault.hang.clone(),
+            ..Monitor::default()
+        }),
+        asked: Arc::default(),
+        notifier: &notifier,
+    };
+    // Before any other thread, so that no signal goes by.
+    signals::listen(&service.monitor, &service.asked)
+        .map_err(|e| Failure::internal(format!("no handler for signals: {e}")))?;
+    signals::tell_panics(&service.monitor);
+    let outcome = start(&config, &args.config, &service);
     notifier.tell(match &outcome {
         Ok(()) => "STOPPING=1\nSTATUS=stopped",
         Err(_) => "STOPPING=1\nSTATUS=failed",
@@ -63,12 +81,14 @@ pub fn run(args: &Args, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     outcome
 }
 
-fn start(
-    config: &Config,
-    path: &Path,
-    notifier: &Notifier,
-    stop: &Arc<AtomicBool>,
-) -> Result<(), Failure> {
+/// What the loop shares with the service manager and the threads beside it.
+struct Service<'a> {
+    monitor: Arc<Monitor>,
+    asked: Arc<Asked>,
+    notifier: &'a Notifier,
+}
+
+fn start(config: &Config, path: &Path, service: &Service<'_>) -> Result<(), Failure> {
     let computer = Computer::new(config.live.backend, config)?;
     log::info!("computing on {computer}");
     let realtime = Realtime::start(&config.realtime, computer.name() == "cuda")?;
@@ -79,7 +99,7 @@ fn start(
             let cameras = SyntheticCameras::new(&config.synthetic, config.source.rate_hz, clock)
                 .map_err(Failure::config)?;
             let source = FaultInjector::new(cameras, &config.fault, clock);
-            attend(config, notifier, stop, &computer, &realtime, source)
+            attend(config, service, &computer, &realtime, source)
         }
         SourceKind::Cameras => Err(no_cameras(path)),
     }
@@ -106,8 +126,7 @@ fn rig(config: &Config, source: &impl LiveSource) -> Result<Option<Rig>, Failure
 /// Runs the loop, with everything around it that makes it a service.
 fn attend(
     config: &Config,
-    notifier: &Notifier,
-    stop: &Arc<AtomicBool>,
+    service: &Service<'_>,
     computer: &Computer,
     realtime: &Realtime,
     source: impl LiveSource + Send,
@@ -129,30 +148,51 @@ fn attend(
              compute of a mono camera",
         ));
     }
-    let monitor = Monitor {
-        hang: config.fault.hang.clone(),
-        ..Monitor::default()
-    };
-    let counters = Counters::default();
-    let patience = Patience {
-        first_ns: u64::from(config.live.first_result_s) * 1_000_000_000,
-        next_ns: u64::from(config.live.silence_s) * 1_000_000_000,
-    };
-    let lifeline = Lifeline::new(notifier, &MonotonicClock, patience);
+    let (clock, counters) = (&MonotonicClock, Counters::default());
+    let lifeline = Lifeline::new(service.notifier, clock, config.live.patience());
     let mut source = lifeline.source(source);
-    let mut sinks = FanOut::new()
-        .with("counters", &counters)
-        .with("service manager", lifeline.sink());
-    let ran = computer.run_live(
-        config,
-        realtime,
-        &live,
-        &mut source,
-        &mut sinks,
-        &monitor,
-        stop,
+    let mut sinks = FanOut::new().with("counters", &counters);
+    let mut traffic = None;
+    if let Some(path) = &config.output.socket {
+        let socket = ResultSocket::bind(path)?;
+        traffic = Some(socket.traffic());
+        sinks = sinks.with("socket", socket);
+    }
+    // Last: who is told that it is ready finds the result where it belongs.
+    sinks = sinks.with("service manager", lifeline.sink());
+    let watched = Watched {
+        monitor: &service.monitor,
+        counters: &counters,
+        lifeline: &lifeline,
+        traffic: traffic.as_deref(),
+        asked: &service.asked,
+    };
+    let attendant = Attendant::new(
+        watched,
+        service.notifier,
+        clock,
+        Device::find(Path::new("/sys")),
+        config.output.metrics.clone(),
     );
-    let background = ran?;
+    let ended = AtomicBool::new(false);
+    let background = thread::scope(|scope| {
+        let beside = thread::Builder::new()
+            .name("attendant".into())
+            .spawn_scoped(scope, || attendant.run(&ended))
+            .map_err(|e| Failure::internal(format!("no thread for metrics and log: {e}")))?;
+        let ran = computer.run_live(
+            config,
+            realtime,
+            &live,
+            &mut source,
+            &mut sinks,
+            &service.monitor,
+            &service.asked.stop,
+        );
+        ended.store(true, Ordering::Relaxed);
+        beside.thread().unpark();
+        ran
+    })?;
     if let (Some(snapshot), Some(path)) = (background, &config.foreground.snapshot) {
         write_atomically(path, &snapshot)?;
     }

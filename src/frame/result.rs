@@ -1,3 +1,5 @@
+use serde::{Deserialize, Serialize};
+
 use super::{
     Disparity, Foreground, FrameId, Gap, Health, INVALID, Image, Logos, Motion, Road, RoadOrigin,
     Size, Stixels, Timestamp,
@@ -7,7 +9,7 @@ use super::{
 pub const MAX_STAGES: usize = 16;
 
 /// How a stage, or a whole frame, ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// Within its budget.
     #[default]

@@ -1,10 +1,10 @@
 //! Between the loop and who must know that it lives.
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::Notifier;
 use crate::{
     calib::Rig,
-    frame::{CameraStates, FrameId, FrameResult, FrameSet, Gap, Timestamp},
+    frame::{CameraState, CameraStates, FrameId, FrameResult, FrameSet, Gap, Timestamp},
     frame_loop::Clock,
     sink::{Sink, SinkError, View},
     source::{LiveShape, LiveSource, Next, Source},
@@ -31,6 +31,8 @@ pub struct Lifeline<'a, C> {
     last_frame: AtomicU64,
     ready: AtomicBool,
     gave_up: AtomicBool,
+    /// Four bits a camera: 0, or its state and one.
+    cameras: AtomicU32,
 }
 
 impl<'a, C: Clock> Lifeline<'a, C> {
@@ -46,6 +48,7 @@ impl<'a, C: Clock> Lifeline<'a, C> {
             last_frame: AtomicU64::new(start.0),
             ready: AtomicBool::new(false),
             gave_up: AtomicBool::new(false),
+            cameras: AtomicU32::new(0),
         }
     }
 
@@ -57,6 +60,26 @@ impl<'a, C: Clock> Lifeline<'a, C> {
     /// Whether the loop was ended because no frame came for too long.
     pub fn gave_up(&self) -> bool {
         self.gave_up.load(Relaxed)
+    }
+
+    /// What the cameras did when the loop last turned.
+    pub fn cameras(&self) -> CameraStates {
+        let packed = self.cameras.load(Relaxed);
+        let state = |n: u32| match packed >> (4 * n) & 7 {
+            0 => None,
+            at => CameraState::ALL.get(at as usize - 1).copied(),
+        };
+        CameraStates {
+            left: state(0),
+            right: state(1),
+            mono: state(2),
+        }
+    }
+
+    fn note(&self, cameras: CameraStates) {
+        let bits = |state: Option<CameraState>| state.map_or(0, |s| s as u32 + 1);
+        let packed = bits(cameras.left) | bits(cameras.right) << 4 | bits(cameras.mono) << 8;
+        self.cameras.store(packed, Relaxed);
     }
 
     /// The loop has turned. The watchdog is fed four times in its period.
@@ -114,6 +137,7 @@ impl<S: Source, C: Clock> Source for AttendedSource<'_, S, C> {
     fn next(&mut self, wait_ns: u64) -> Next {
         self.lifeline.turned();
         let next = self.source.next(wait_ns);
+        self.lifeline.note(self.source.cameras());
         match &next {
             Next::Frame(_) => {
                 let now = self.lifeline.clock.now();
@@ -234,6 +258,22 @@ mod tests {
         }
         assert!(lifeline.is_ready());
         assert_eq!(told(&there), ["READY=1"]);
+    }
+
+    #[test]
+    fn camera_states_pass_unchanged() {
+        let (notifier, clock) = (Notifier::default(), MockClock::default());
+        let lifeline = Lifeline::new(&notifier, &clock, PATIENCE);
+        assert_eq!(lifeline.cameras(), CameraStates::default());
+        for (n, state) in CameraState::ALL.into_iter().enumerate() {
+            let states = CameraStates {
+                left: Some(state),
+                right: Some(CameraState::ALL[3 - n]),
+                mono: (n % 2 == 0).then_some(state),
+            };
+            lifeline.note(states);
+            assert_eq!(lifeline.cameras(), states);
+        }
     }
 
     #[test]

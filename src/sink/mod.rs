@@ -10,6 +10,7 @@
 //! | [`counters`] | what a live loop has done, for the threads that watch it |
 //! | [`fan_out`] | several sinks as one |
 //! | `conveyor` | boxes that go round between the loop and such a thread |
+//! | [`socket`] | lists to other processes |
 //! | [`folder`] | all of these as the folder of a replay |
 //! | [`report`] | the HTML page on a replay |
 mod conveyor;
@@ -22,6 +23,7 @@ pub mod overlay;
 pub mod pictures;
 pub mod report;
 mod save;
+pub mod socket;
 pub mod summary;
 pub mod table;
 
