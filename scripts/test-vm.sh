@@ -66,14 +66,12 @@ guest() {    # SUITE
     local vm=(scripts/vm/boot.sh --arch "$arch" --devs 3)
     case $1 in
         cameras) "${vm[@]}" --timeout 240 "$cameras" --test-threads 1 | timed ;;
-        live) "${vm[@]}" --timeout 400 --mem 1024 --out "$out/live" \
+        live) "${vm[@]}" --systemd --timeout 600 --mem 1024 --out "$out/live" \
             --file "$target/release/roadloop:/usr/bin/roadloop" \
-            --file scripts/vm/cases.sh:/guest/cases.sh --file scripts/vm/live.toml:/guest/live.toml \
-            --file calib/synthetic.yaml:/guest/rig.yaml scripts/vm/live.sh ;;
-        service) "${vm[@]}" --systemd --timeout 400 --mem 1024 --out "$out/service" \
+            --file scripts/vm/cases.sh:/guest/cases.sh --file scripts/vm/live.toml:/guest/live.toml scripts/vm/live.sh ;;
+        service) "${vm[@]}" --systemd --timeout 600 --mem 1024 --out "$out/service" \
             --file "$deb:/guest/roadloop.deb" \
-            --file scripts/vm/cases.sh:/guest/cases.sh --file scripts/vm/live.toml:/guest/live.toml \
-            --file calib/synthetic.yaml:/guest/rig.yaml scripts/vm/service.sh ;;
+            --file scripts/vm/cases.sh:/guest/cases.sh --file scripts/vm/live.toml:/guest/live.toml scripts/vm/service.sh ;;
         *) echo "test-vm: no suite $1" >&2; return 2 ;;
     esac
 }

@@ -7,13 +7,13 @@
 #   kernel         Debian's kernel; for amd64 unpacked, so that QEMU enters it directly
 #                  (PVH): unpacking costs seconds under emulation
 #   base.cpio      static busybox and the modules below
-#   systemd.cpio   Debian's systemd and dpkg, for boot.sh --systemd
+#   systemd.cpio   Debian's systemd, dpkg and v4l2-ctl, for boot.sh --systemd
 #   accel          "kvm" or "tcg": whether KVM really boots this kernel here
 #   version        the kernel's release
 #
 # Needs (Debian packages): binutils cpio kmod xz-utils, and qemu-system-x86 or
-# qemu-system-arm; apt's sources, from which linux-image-ARCH, busybox-static, systemd and
-# dpkg are downloaded with what they depend on. It installs nothing and needs no root.
+# qemu-system-arm; apt's sources, from which linux-image-ARCH, busybox-static, systemd, dpkg
+# and v4l-utils are downloaded with what they depend on. It installs nothing and needs no root.
 set -euo pipefail
 
 arch=${1:?usage: image.sh ARCH DIR}
@@ -56,7 +56,7 @@ meta=linux-image-$arch
 kernel=$(apt apt-cache depends "$meta" | awk '$1 == "Depends:" && $2 ~ /^linux-image-[0-9]/ && !n++ {print $2}')
 [ -n "$kernel" ] || die "no kernel found behind $meta"
 (cd "$tmp/deb" && apt apt-get download "$kernel" busybox-static)
-apt apt-get install -y --download-only --no-install-recommends systemd dpkg libgcc-s1 > /dev/null
+apt apt-get install -y --download-only --no-install-recommends systemd dpkg libgcc-s1 v4l-utils > /dev/null
 dpkg-deb -x "$tmp"/deb/linux-image-*.deb "$tmp/k"
 dpkg-deb -x "$tmp"/deb/busybox-static_*.deb "$tmp/b"
 for deb in "$tmp"/apt/cache/archives/*.deb; do dpkg-deb -x "$deb" "$tmp/s"; done
@@ -131,7 +131,7 @@ printf '%s\n' root:x:0:0:root:/root:/bin/sh nobody:x:65534:65534:nobody:/:/bin/f
 printf '%s\n' root:x:0: tty:x:5: video:x:44: systemd-journal:x:101: nogroup:x:65534: > "$root/etc/group"
 pack "$root" "$out/base.cpio"
 
-# --- systemd layer, with dpkg ---------------------------------------------------------------
+# --- systemd layer --------------------------------------------------------------------------
 sd=$tmp/sd
 layout "$sd"
 mkdir -p "$sd"/etc/systemd/system "$sd"/var/lib/dpkg/{info,updates,triggers} "$sd/var/log" "$sd/var/cache"
@@ -139,8 +139,8 @@ take() { [ -e "$sd$1" ] || [ -L "$sd$1" ] || { mkdir -p "$sd$(dirname "$1")"; cp
 (cd "$tmp/systemd" && find . ! -type d) | sed 's/^\.//' |
     grep -Ev '^/usr/share/|/hwdb|/catalog|/kernel/|/initramfs|^/etc/' |
     while read -r file; do take "$file"; done
-# dpkg and its tools, and what programs in Rust link.
-for file in "$tmp"/s/{usr/bin/dpkg{,-deb,-query,-split,-divert,-trigger},{,usr/}bin/tar,{,usr/}sbin/start-stop-daemon} \
+# dpkg and its tools, v4l2-ctl, and what programs in Rust link.
+for file in "$tmp"/s/{usr/bin/v4l2-ctl,usr/bin/dpkg{,-deb,-query,-split,-divert,-trigger},{,usr/}bin/tar,{,usr/}sbin/start-stop-daemon} \
     "$tmp"/s/{,usr/}lib/*-linux-gnu/lib{gcc_s.so.1,m.so.6}; do
     if [ -e "$file" ]; then take "${file#"$tmp/s"}"; fi
 done
