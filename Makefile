@@ -2,8 +2,11 @@
 # make test   everything that must hold before a change lands
 # make cuda-setup   compilers for CUDA and a stub of libcuda, where the machine has none
 # make cuda-check   the feature "cuda" without a GPU: lints, links, tests (GPU tests skip), kernel report
+# make test-vm      cameras, live loop and service in virtual machines (QEMU)
+# make test-aarch64 the same for the Jetson's processor, and the suite, under emulation
+# make deb    Debian packages for amd64 and arm64, in target/debian
 # make gpu-bundle   program, GPU tests and benches in one folder, for a machine with a GPU and nothing else
-.PHONY: gpu-bundle demo test setup fmt lint unit release-tests bench compare licences clean cuda-setup cuda-check kernel-report
+.PHONY: test-vm test-aarch64 deb setup-v4l2 gpu-bundle demo test setup fmt lint unit release-tests bench compare licences clean cuda-setup cuda-check kernel-report
 CARGO ?= cargo
 DEMO  ?= demo
 
@@ -11,17 +14,20 @@ demo: setup
 	$(CARGO) build --release
 	./target/release/roadloop demo --out $(DEMO) --force
 
-test: fmt lint unit release-tests cuda-check
+test: fmt lint unit release-tests cuda-check test-vm
 	@echo "make test: all checks passed"
 
 setup:
 	@scripts/setup.sh
 
+setup-v4l2:
+	@scripts/setup.sh v4l2
+
 fmt: setup
 	$(CARGO) fmt --check
 
 # The features are linted alone, so that none leans on another; "cuda" in cuda-check.
-lint: setup
+lint: setup-v4l2
 	$(CARGO) clippy --all-targets -- -D warnings
 	$(CARGO) clippy --all-targets --features v4l2 -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --quiet
@@ -32,6 +38,16 @@ unit: setup
 # What only the shipped profile can show: no allocations in the loop, byte-equal replays.
 release-tests: setup
 	$(CARGO) test --release --test allocations --test replay
+
+# Skips, and says why, where QEMU can't be installed; ROADLOOP_REQUIRE_VM=1 makes that an error.
+test-vm: setup-v4l2
+	scripts/test-vm.sh
+
+test-aarch64: setup-v4l2
+	scripts/test-aarch64.sh
+
+deb: setup-v4l2
+	scripts/deb.sh
 
 # An installed toolkit (nvcc on PATH, $CUDA_HOME, /usr/local/cuda) or ROADLOOP_NVCC is used as it is.
 cuda-setup: setup

@@ -14,7 +14,12 @@ use crate::{
     files,
     frame::{Camera, Size},
     frame_loop::LoopConfig,
-    source::{InputConfig, MaskSource, MonoConfig, SourceConfig},
+    live::{CalibrationConfig, LiveConfig},
+    realtime::RealtimeConfig,
+    service::OutputConfig,
+    source::{
+        FaultConfig, InputConfig, MaskSource, MonoConfig, SourceConfig, SourceKind, SyntheticConfig,
+    },
     stage::{egomotion, foreground, logo, road, stereo, stixel},
 };
 
@@ -77,6 +82,24 @@ pub struct Config {
     /// The logo stage.
     #[serde(skip_serializing_if = "is_default")]
     pub logo: logo::Params,
+    /// The calibration of live cameras.
+    #[serde(skip_serializing_if = "is_default")]
+    pub calibration: CalibrationConfig,
+    /// How the live loop runs.
+    #[serde(skip_serializing_if = "is_default")]
+    pub live: LiveConfig,
+    /// What the kernel is asked for.
+    #[serde(skip_serializing_if = "is_default")]
+    pub realtime: RealtimeConfig,
+    /// Where a live loop's results and numbers go.
+    #[serde(skip_serializing_if = "is_default")]
+    pub output: OutputConfig,
+    /// The street that stands in for cameras.
+    #[serde(skip_serializing_if = "is_default")]
+    pub synthetic: SyntheticConfig,
+    /// What goes wrong on purpose.
+    #[serde(skip_serializing_if = "is_default")]
+    pub fault: FaultConfig,
 }
 
 /// How a thread waits for the GPU.
@@ -229,6 +252,10 @@ impl Config {
         mask.into_iter()
             .chain(&mut self.foreground.snapshot)
             .chain(&mut self.logo.templates)
+            .chain(&mut self.calibration.file)
+            .chain(&mut self.calibration.right)
+            .chain(&mut self.output.socket)
+            .chain(&mut self.output.metrics)
     }
 
     /// Whether the foreground is computed: where the configuration says so, else on drives that
@@ -269,6 +296,14 @@ impl Config {
         self.egomotion.validate().map_err(|e| wrong(&e))?;
         self.foreground.validate().map_err(|e| wrong(&e))?;
         self.logo.validate().map_err(|e| wrong(&e))?;
+        self.live.validate().map_err(|e| wrong(&e))?;
+        self.realtime.validate().map_err(|e| wrong(&e))?;
+        self.synthetic.validate().map_err(|e| wrong(&e))?;
+        self.fault.validate().map_err(|e| wrong(&e))?;
+        if !self.fault.is_none() && self.source.kind != SourceKind::Synthetic {
+            let text = "fault: faults on purpose, expected source.kind = \"synthetic\" with them";
+            return Err(wrong(&text));
+        }
         for (key, value) in [
             ("device_memory_mib", self.cuda.device_memory_mib),
             ("pinned_memory_mib", self.cuda.pinned_memory_mib),
@@ -315,6 +350,8 @@ impl Config {
         all("egomotion", &|| section("egomotion", &self.egomotion));
         all("foreground", &|| section("foreground", &self.foreground));
         all("logo", &|| section("logo", &self.logo));
+        all("live", &|| section("live", &self.live));
+        all("realtime", &|| section("realtime", &self.realtime));
         text
     }
 
@@ -330,8 +367,16 @@ impl Config {
         let mut config = Self {
             frame_loop: LoopConfig::default(),
             cuda: CudaConfig::default(),
+            calibration: CalibrationConfig::default(),
+            live: LiveConfig::default(),
+            realtime: RealtimeConfig::default(),
+            output: OutputConfig::default(),
+            synthetic: SyntheticConfig::default(),
+            fault: FaultConfig::default(),
             ..self.clone()
         };
+        // What is computed of a frame does not depend on where it comes from.
+        config.source.kind = SourceKind::default();
         config.paths().for_each(PathBuf::clear);
         xxh3_64(config.stated().as_bytes())
     }

@@ -16,6 +16,9 @@
 //! | [`maths`] | numerics that several stages share, the same bits on host and device |
 //! | `cuda` | the GPU (feature `cuda`): context, streams, graphs, memory, kernels |
 //! | [`replay`] | a recorded drive through all of these |
+//! | [`live`] | live cameras through all of these |
+//! | [`realtime`] | memory, scheduling class and processors, asked of the kernel once |
+//! | [`service`] | signs of life, metrics, health and log of a program that runs for months |
 //! | [`training`] | the forest's trainer: data sets, candidates, histograms, levels |
 //! | [`sink`] | where results go: tables, pictures, summary, digest, report |
 //! | [`evaluate`] | results against truth |
@@ -42,9 +45,12 @@ pub mod evaluate;
 mod files;
 pub mod frame;
 pub mod frame_loop;
+pub mod live;
 pub mod maths;
 pub mod picture;
+pub mod realtime;
 pub mod replay;
+pub mod service;
 pub mod sink;
 pub mod source;
 pub mod stage;

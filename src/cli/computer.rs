@@ -9,17 +9,7 @@ use crate::{
     frame_loop::{CudaBackend, Wanted},
 };
 
-/// Where results are computed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum BackendChoice {
-    /// CUDA where it is built and a device is there, else the CPU
-    #[default]
-    Auto,
-    /// The CPU
-    Cpu,
-    /// An NVIDIA GPU
-    Cuda,
-}
+pub use crate::frame_loop::BackendChoice;
 
 /// What computes.
 pub(super) enum Computer {

@@ -8,6 +8,7 @@ pub mod forest;
 pub mod logos;
 pub mod replay;
 pub mod report;
+pub mod run;
 pub mod synth;
 
 use std::{
@@ -18,9 +19,11 @@ use std::{
     },
 };
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 pub use failure::Failure;
+
+use crate::service::journal;
 
 /// The perception loop of a vehicle: stereo and mono images in, stixels, foreground and logos out,
 /// a fixed time later.
@@ -37,6 +40,8 @@ enum Command {
     Demo(demo::Args),
     /// A recorded drive to stixels, foreground, logos, pictures, timing and a digest
     Replay(replay::Args),
+    /// Live cameras to stixels, foreground and logos; what the service starts
+    Run(run::Args),
     /// Writes a synthetic street with exact truth
     Synth(synth::Args),
     /// Compares results with truth
@@ -49,6 +54,12 @@ enum Command {
     Forest(forest::Args),
     /// One HTML page from the results of a replay
     Report(report::Args),
+}
+
+/// The command line's description, for completions and man pages.
+#[must_use]
+pub fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// Parses the command line and runs the command.
@@ -64,9 +75,13 @@ pub fn main() -> ExitCode {
             return ExitCode::from(if e.use_stderr() { 64 } else { 0 });
         }
     };
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info"))
-        .format_target(false)
-        .init();
+    let mut log =
+        env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info"));
+    log.format_target(false);
+    if journal::is_journal() {
+        log.format(|to, record| journal::format(to, record));
+    }
+    log.init();
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -80,6 +95,7 @@ fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Replay(args) => replay::run(&args, stop_flag()?.as_ref()),
         Command::Demo(args) => demo::run(&args, stop_flag),
+        Command::Run(args) => run::run(&args),
         Command::Synth(args) => Ok(synth::run(&args)?),
         Command::Evaluate(args) => {
             let mut report = Vec::new();

@@ -288,7 +288,7 @@ fn settle(args: &Args, config: &mut Config, drive: &Drive) -> Result<(), Failure
 }
 
 /// The background that an earlier run left; what can't be read is told, and learnt afresh.
-fn background(config: &Config) -> Result<Option<Vec<u8>>, Failure> {
+pub(super) fn background(config: &Config) -> Result<Option<Vec<u8>>, Failure> {
     let Some(path) = &config.foreground.snapshot else {
         return Ok(None);
     };

@@ -29,7 +29,7 @@ impl LogoState {
 }
 
 /// One logo in one frame.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Logo {
     /// The track, counted from 1 in the order in which tracks began.
     pub id: u32,

@@ -32,7 +32,7 @@ impl MotionState {
 }
 
 /// What is known of the camera's motion since the frame before.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Motion {
     /// Whether it moves.
     pub state: MotionState,

@@ -1,13 +1,15 @@
+use serde::{Deserialize, Serialize};
+
 use super::{
-    Disparity, Foreground, FrameId, Gap, INVALID, Image, Logos, Motion, Road, RoadOrigin, Size,
-    Stixels, Timestamp,
+    Disparity, Foreground, FrameId, Gap, Health, INVALID, Image, Logos, Motion, Road, RoadOrigin,
+    Size, Stixels, Timestamp,
 };
 
 /// Stages that a frame's [`Timing`] has room for.
 pub const MAX_STAGES: usize = 16;
 
 /// How a stage, or a whole frame, ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// Within its budget.
     #[default]
@@ -154,6 +156,8 @@ pub struct FrameResult {
     pub timing: Timing,
     /// What is missing or degraded in it; never part of a digest.
     pub gaps: GapSet,
+    /// How device and cameras were; never part of a digest.
+    pub health: Health,
 }
 
 impl FrameResult {
@@ -175,6 +179,7 @@ impl FrameResult {
         }
         self.timing.clone_from(&other.timing);
         self.gaps = other.gaps;
+        self.health = other.health;
     }
 }
 
@@ -228,6 +233,7 @@ mod tests {
         };
         a.logos.as_mut().unwrap().push(logo).unwrap();
         a.gaps.insert(Gap::RoadHeld);
+        a.health.throttled = Some(true);
         let mut b = new();
         assert_ne!(a, b);
         b.copy_from(&a);

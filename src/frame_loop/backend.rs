@@ -1,10 +1,10 @@
 //! What computes: the CPU, a GPU, in tests a pretence.
 use crate::{
-    frame::{Outcome, StageTiming, Timestamp, Timing},
+    frame::{FrameId, Outcome, StageTiming, Timestamp, Timing},
     stage::foreground::SnapshotError,
 };
 
-use super::{Clock, Slot, StageId};
+use super::{Clock, Doing, Probe, Slot, StageId};
 
 /// Stages that are launched together: on the CPU each alone, on a GPU one graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +73,15 @@ pub struct Laps<'a> {
     clock: &'a dyn Clock,
     arrival: Timestamp,
     timing: &'a mut Timing,
+    watch: Option<Watch<'a>>,
+}
+
+/// Who is told when the next stage of a unit begins.
+#[derive(Clone, Copy)]
+pub(super) struct Watch<'a> {
+    pub probe: &'a Probe,
+    pub frame: FrameId,
+    pub stages: &'static [StageId],
 }
 
 impl<'a> Laps<'a> {
@@ -81,13 +90,25 @@ impl<'a> Laps<'a> {
             clock,
             arrival,
             timing,
+            watch: None,
         }
+    }
+
+    pub(super) fn watched(mut self, watch: Option<Watch<'a>>) -> Self {
+        self.watch = watch;
+        self
     }
 
     /// Notes a stage that ran from `from` until now, and returns now.
     pub fn lap(&mut self, stage: StageId, from: Timestamp) -> Timestamp {
         let now = self.clock.now();
         self.note(stage, from, now.since(from));
+        if let Some(watch) = self.watch
+            && let Some(at) = watch.stages.iter().position(|&s| s == stage)
+            && let Some(&next) = watch.stages.get(at + 1)
+        {
+            watch.probe.mark(Doing::Stage(next), watch.frame, now);
+        }
         now
     }
 

@@ -51,11 +51,25 @@ impl Budgets {
     }
 }
 
+/// Where results are computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum BackendChoice {
+    /// CUDA where it is built and a device is there, else the CPU
+    #[default]
+    Auto,
+    /// The CPU
+    Cpu,
+    /// An NVIDIA GPU
+    Cuda,
+}
+
 /// Section `[frame_loop]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LoopConfig {
-    /// From a frame's arrival to the instant by which its result must be there.
+    /// From a frame's arrival (live: its time stamp) to the instant by which its result must be
+    /// there.
     pub deadline_us: u64,
     /// Silence of the source that counts as a lost camera, in frame periods.
     pub stall_periods: u64,

@@ -21,6 +21,10 @@
 //! - required results that come after the deadline are published, flagged late.
 //!
 //! Each of these is counted under its [`Gap`](crate::frame::Gap).
+//!
+//! A live loop ([`FrameLoop::live`]) has the same rules, but a frame has arrived when it is there:
+//! its time stamp is on the loop's own clock, and deadline and durations count from the stamp.
+//! [`FrameLoop::watched`] tells a [`Monitor`] at any time which stage of which frame runs.
 mod admission;
 mod backend;
 mod chain;
@@ -29,19 +33,25 @@ mod config;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod fault;
+mod monitor;
 mod mono;
 mod order;
+mod probe;
 mod run;
 mod slot;
 
 pub use backend::{Backend, BackendError, Laps, Unit};
 pub use chain::Chain;
 pub use clock::{Clock, MockClock, MonotonicClock};
-pub use config::{Budgets, LoopConfig, LoopConfigError};
+pub use config::{BackendChoice, Budgets, LoopConfig, LoopConfigError};
 pub use cpu::{ChainError, CpuBackend, Shape};
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaBackend, Wanted};
+pub use fault::HangConfig;
+pub use monitor::{Monitor, SharedHealth};
 pub use mono::{CpuMono, MonoShape};
 pub use order::StageId;
+pub use probe::{Doing, Probe, Sight};
 pub use run::{FrameLoop, LoopError, Pace};
 pub use slot::Slot;

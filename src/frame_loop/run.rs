@@ -10,7 +10,10 @@ use crate::{
     source::{Next, Source},
 };
 
-use super::{Backend, BackendError, Clock, Laps, LoopConfig, Slot, Unit, admission::Expectation};
+use super::{
+    Backend, BackendError, Clock, Doing, Laps, LoopConfig, Monitor, Slot, Unit,
+    admission::Expectation, backend::Watch,
+};
 
 /// How frames are fed and whether the clock decides anything; see [`super`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -63,6 +66,8 @@ pub struct FrameLoop<'a, B, C> {
     /// When the source last gave something.
     heard: Timestamp,
     lost: bool,
+    live: bool,
+    monitor: Option<&'a Monitor>,
 }
 
 impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
@@ -95,6 +100,29 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
             ahead: None,
             heard: clock.now(),
             lost: false,
+            live: false,
+            monitor: None,
+        }
+    }
+
+    /// The source's time stamps are on the loop's clock: a frame has arrived when it is there, and
+    /// its deadline counts from its stamp.
+    #[must_use]
+    pub fn live(mut self) -> Self {
+        self.live = true;
+        self
+    }
+
+    /// Says where it is, and takes up how the device is.
+    #[must_use]
+    pub fn watched(mut self, monitor: &'a Monitor) -> Self {
+        self.monitor = Some(monitor);
+        self
+    }
+
+    fn mark(&self, doing: Doing, frame: FrameId) {
+        if let Some(monitor) = self.monitor {
+            monitor.probe.mark(doing, frame, self.clock.now());
         }
     }
 
@@ -109,6 +137,7 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
         stop: &AtomicBool,
     ) -> Result<(), LoopError> {
         while !stop.load(Ordering::Relaxed) {
+            self.mark(Doing::Waiting, self.last.unwrap_or_default());
             match self.ahead.take().unwrap_or_else(|| source.next(WAIT_NS)) {
                 Next::End => break,
                 Next::Gap(id, gap) => {
@@ -158,6 +187,10 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
             return self.clock.now();
         }
         let stamp = id.timestamp;
+        if self.live {
+            // A stamp may lie a little ahead of its frame.
+            return stamp.min(self.clock.now());
+        }
         let (clock, first) = *self.epoch.get_or_insert_with(|| (self.clock.now(), stamp));
         clock.plus_ns(stamp.since(first))
     }
@@ -229,7 +262,10 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
             }
         }
         let spent = mem::replace(&mut self.slot.set, set);
+        self.slot.result.health = self.monitor.map(|m| m.health.get()).unwrap_or_default();
+        self.slot.result.health.cameras = source.cameras();
         self.compute(arrival)?;
+        self.mark(Doing::Publishing, self.slot.result.id);
         let outcome = sink.frame(self.slot.view(), &self.slot.result);
         source.recycle(spent);
         Ok(outcome?)
@@ -269,7 +305,19 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
                 continue;
             }
             let first = timing.stages.len();
-            let mut laps = Laps::new(self.clock, arrival, &mut timing);
+            let frame = self.slot.set.id;
+            let watch = self.monitor.map(|monitor| Watch {
+                probe: &monitor.probe,
+                frame,
+                stages,
+            });
+            if let (Some(monitor), Some(&stage)) = (self.monitor, stages.first()) {
+                monitor.probe.mark(Doing::Stage(stage), frame, before);
+                if let Some(hang) = &monitor.hang {
+                    hang.strike(stages, frame.index);
+                }
+            }
+            let mut laps = Laps::new(self.clock, arrival, &mut timing).watched(watch);
             self.backend.run(unit, &mut self.slot, &mut laps)?;
             let after = self.clock.now();
             let mut laps = timing.stages[first..].iter();

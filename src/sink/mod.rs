@@ -7,17 +7,23 @@
 //! | [`summary`] | counts, percentiles, provenance: `summary.json` |
 //! | [`overlay`] | the left image with its stixels |
 //! | [`pictures`] | the thread that writes pictures |
+//! | [`counters`] | what a live loop has done, for the threads that watch it |
+//! | [`fan_out`] | several sinks as one |
 //! | `conveyor` | boxes that go round between the loop and such a thread |
+//! | [`socket`] | lists to other processes |
 //! | [`folder`] | all of these as the folder of a replay |
 //! | [`report`] | the HTML page on a replay |
 mod conveyor;
+pub mod counters;
 pub mod digest;
 mod error;
+pub mod fan_out;
 pub mod folder;
 pub mod overlay;
 pub mod pictures;
 pub mod report;
 mod save;
+pub mod socket;
 pub mod summary;
 pub mod table;
 
@@ -90,4 +96,13 @@ pub trait Sink {
     /// # Errors
     /// As [`Sink::frame`].
     fn gap(&mut self, id: FrameId, gap: Gap) -> Result<(), SinkError>;
+
+    /// No more will come: completes what is written. The live loop calls it; a folder of results
+    /// has an end of its own.
+    ///
+    /// # Errors
+    /// As [`Sink::frame`].
+    fn finish(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
 }

@@ -4,7 +4,7 @@ use std::{ops::Range, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{SourceError, prepare::Prepare};
+use super::{SourceError, SourceKind, prepare::Prepare};
 use crate::{
     calib::Pair,
     frame::{Camera, Size},
@@ -69,11 +69,14 @@ pub enum MaskSource {
     Polygons(Vec<Vec<[f64; 2]>>),
 }
 
-/// `[source]`: how files are to be understood.
+/// `[source]`: where live frames come from, and how files are to be understood.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SourceConfig {
-    /// Frames a second of drives without time stamps, 0.001 to 10000.
+    /// Where live frames come from; replays go by their drive.
+    #[serde(skip_serializing_if = "is_cameras")]
+    pub kind: SourceKind,
+    /// Frames a second of live cameras, and of drives without time stamps, 0.001 to 10000.
     pub rate_hz: f64,
     /// Pixels of disparity that one unit of an 8-bit stored disparity stands for. 16-bit ones
     /// are always 1/256 px.
@@ -86,11 +89,17 @@ pub struct SourceConfig {
 impl Default for SourceConfig {
     fn default() -> Self {
         Self {
+            kind: SourceKind::default(),
             rate_hz: 10.0,
             disparity_scale: None,
             pair: None,
         }
     }
+}
+
+/// Left out of a file, so that the hash of configurations for replays stays.
+fn is_cameras(kind: &SourceKind) -> bool {
+    *kind == SourceKind::Cameras
 }
 
 /// `[mono]`: the mono camera, beside a stereo camera or alone.

@@ -1,0 +1,97 @@
+#!/bin/sh
+# In the guest: `roadloop run` and `record` on the three cameras of /guest/live.toml, and faults
+# made by the driver. The program is /usr/bin/roadloop, the reader of its socket /guest/reader.
+# shellcheck disable=SC1091,SC2317
+. /guest/cases.sh
+
+metrics=/run/roadloop/metrics.prom
+log=/tmp/roadloop.log
+mkdir -p /run/roadloop
+
+# NAME{LABELS}: its value; several with the same beginning are added up.
+metric() { awk -v name="$1" 'index($1, name) == 1 { n += $2 } END { print n + 0 }' $metrics; }
+frames() { metric roadloop_frames_total; }
+frames_reach() { [ "$(frames)" -ge "$1" ]; }
+camera_is() { [ "$(metric "roadloop_camera_state{camera=\"$1\",state=\"$2\"}")" = 1 ]; }
+fault() { v4l2-ctl -d "/dev/video$1" --set-ctrl "$2"; }
+
+begin() {    # CONFIG: the program in the background, until its first result
+    rm -f $metrics
+    roadloop run --config "$1" 2> $log &
+    pid=$!
+    await 60 frames_reach 1 || { cat $log; exit 1; }
+}
+end() {
+    kill -TERM "$pid"
+    status=0
+    wait "$pid" || status=$?
+    [ "$status" = 0 ] || { tail -n 20 $log; die "status $status after SIGTERM"; }
+}
+died() { ! kill -0 "$pid" 2> /dev/null; }
+
+three_hundred_frames() {
+    fault 0 test_pattern=21     # noise: something to match
+    begin /guest/live.toml
+    first=$(frames)
+    from=$(up)
+    await 180 frames_reach $((first + 300)) || { cat $metrics; tail -n 20 $log; exit 1; }
+    took=$(since "$from")
+    gaps=$(awk 'index($1, "roadloop_gaps_total") == 1 && $2 > 0 { print $1, $2 }' $metrics | tr '\n' ' ')
+    end
+    rate=$(awk -v t="$took" 'BEGIN { printf "%.1f", 300 / t }')
+    echo "note: 300 frames of three cameras in $took s, $rate Hz; gaps: ${gaps:-none}"
+    echo "note: p50 of stages: $(awk '/roadloop_stage_seconds_sum/ { s = $2; n = $1; sub(/.*stage="/, "", n); sub(/".*/, "", n); t[n] = s } /roadloop_stage_seconds_count/ { n = $1; sub(/.*stage="/, "", n); sub(/".*/, "", n); printf "%s %.1f ms, ", n, 1000 * t[n] / $2 }' $metrics)"
+}
+
+unplugged_and_plugged_in() {
+    begin /guest/live.toml
+    await 20 camera_is left streaming
+    before=$(frames)
+    fault 0 disconnect=1
+    await 20 camera_is left lost
+    # The driver's device comes back when the last who has it open has closed it.
+    from=$(up)
+    await 30 camera_is left streaming || { tail -n 20 $log; exit 1; }
+    took=$(since "$from")
+    after=$(frames)
+    await 30 frames_reach $((after + 5))
+    end
+    echo "note: streaming again $took s after it was lost; $((after - before)) results meanwhile"
+}
+
+errors_in_the_queue() {
+    begin /guest/live.toml
+    for name in inject_v4l2_buf_flag_error inject_vidioc_qbuf_error inject_fatal_streaming_error; do
+        before=$(frames)
+        fault 1 $name=1
+        await 30 frames_reach $((before + 10)) || { tail -n 20 $log; die "no frames after $name"; }
+        await 30 camera_is right streaming || { tail -n 20 $log; die "not streaming after $name"; }
+    done
+    end
+}
+
+a_silent_camera() {
+    begin /guest/live.toml
+    fault 2 percentage_of_dropped_buffers=100
+    await 20 eval '! camera_is mono streaming' || { tail -n 20 $log; exit 1; }
+    before=$(frames)
+    await 30 frames_reach $((before + 5)) || { tail -n 20 $log; die 'the loop does not go on without it'; }
+    fault 2 percentage_of_dropped_buffers=0
+    await 40 camera_is mono streaming || { tail -n 20 $log; exit 1; }
+    end
+}
+
+a_wrong_device() {
+    sed 's/vivid.1-video/vivid.9-video/' /guest/live.toml > /tmp/wrong.toml
+    status=0
+    timeout 60 roadloop run --config /tmp/wrong.toml 2> $log || status=$?
+    [ "$status" = 69 ] || { tail -n 5 $log; die "status $status, expected 69"; }
+    grep vivid.9 $log
+}
+
+check 'three cameras through the whole loop, 300 frames and more' three_hundred_frames
+check 'a camera unplugged and plugged in again' unplugged_and_plugged_in
+check 'errors in the queue: flagged buffers, QBUF, a fatal streaming error' errors_in_the_queue
+check 'a silent camera: the loop goes on without it' a_silent_camera
+check 'a camera that is not there: status 69, the device named' a_wrong_device
+finish

@@ -1,0 +1,160 @@
+#!/bin/sh
+# In the guest, under systemd: the package and the service. /guest/roadloop.deb is the package,
+# /guest/live.toml a configuration for the guest's three cameras.
+# shellcheck disable=SC1091,SC2317
+. /guest/cases.sh
+
+# By its path: busybox's shell has a dpkg of its own.
+dpkg() { /usr/bin/dpkg "$@"; }
+config=/etc/roadloop/roadloop.toml
+show() { systemctl show roadloop -p "$1" --value; }
+state() { [ "$(show ActiveState)" = "$1" ]; }
+journal() { journalctl -u roadloop --no-pager -o short-monotonic --since "@${mark:-0}"; }
+restarted() { [ "$(show NRestarts)" -ge "$1" ]; }
+# Each case begins with the service at rest and its counters at nought.
+fresh() {
+    systemctl stop roadloop 2> /dev/null || true
+    systemctl reset-failed roadloop 2> /dev/null || true
+    mark=$(date +%s)
+}
+
+# The street instead of cameras: what the service manager sees is the same.
+street() {
+    cat > $config << END
+[source]
+kind = "synthetic"
+rate_hz = 5.0
+[synthetic]
+width = 64
+height = 48
+frames = 4
+[stereo]
+disparities = 64
+END
+    cat >> $config
+}
+
+installs() {
+    dpkg -i /guest/roadloop.deb
+    [ -x /usr/bin/roadloop ]
+    [ "$(systemctl is-enabled roadloop)" = disabled ] || die 'the service is enabled by its installation'
+    state inactive || die 'the service is started by its installation'
+    dpkg --verify roadloop
+    roadloop --version
+    roadloop check config $config > /dev/null
+}
+
+unit_is_sound() {
+    systemd-analyze verify /usr/lib/systemd/system/roadloop.service
+    # In tenths: 3.0.
+    systemd-analyze security --threshold=30 --no-pager roadloop.service > /tmp/security ||
+        { cat /tmp/security; exit 1; }
+    echo "note: $(sed -n 's/^.*Overall exposure level for //p' /tmp/security)"
+}
+
+bad_configuration() {
+    fresh
+    echo 'no_such_key = 1' > $config
+    if systemctl start roadloop; then die 'it started'; fi
+    sleep 1
+    [ "$(show ExecMainStatus)" = 78 ] || die "status $(show ExecMainStatus), expected 78"
+    [ "$(show NRestarts)" = 0 ] || die "it was restarted $(show NRestarts) times"
+    state failed || die "it is $(show ActiveState)"
+    journal | grep no_such_key
+}
+
+ready_after_the_first_result() {
+    fresh
+    street < /dev/null
+    from=$(up)
+    systemctl start roadloop
+    echo "note: READY after $(since "$from") s: $(show StatusText)"
+    state active
+    [ "$(show NotifyAccess)" != none ]
+    sleep 2
+    [ "$(show NRestarts)" = 0 ]
+}
+
+no_ready_without_a_result() {
+    fresh
+    # The first frame hangs: there is never a result.
+    printf '[fault.hang]\nstage = "stereo"\nframe = 0\n' | street
+    systemctl start --no-block roadloop
+    sleep 3
+    state activating || die "it is $(show ActiveState), expected activating"
+    fresh
+}
+
+watchdog_kills_and_restarts() {
+    fresh
+    printf '[fault.hang]\nstage = "stixel"\nframe = 5\n' | street
+    systemctl start roadloop
+    first=$(show MainPID)
+    await 20 restarted 1
+    await 20 state active
+    [ "$(show MainPID)" != "$first" ]
+    journal > /tmp/journal
+    grep -i watchdog /tmp/journal
+    # The post-mortem names the stage and the frame.
+    grep -i 'stixel' /tmp/journal | grep -w 5 || { cat /tmp/journal; die 'no post-mortem'; }
+    fresh
+}
+
+killed_it_comes_back() {
+    fresh
+    street < /dev/null
+    systemctl start roadloop
+    kill -9 "$(show MainPID)"
+    await 20 restarted 1
+    await 20 state active
+}
+
+sigterm_ends_in_order() {
+    fresh
+    street < /dev/null
+    systemctl start roadloop
+    sleep 2
+    from=$(up)
+    systemctl stop roadloop
+    took=$(since "$from")
+    [ "$(show Result)" = success ] || die "result $(show Result)"
+    [ "$(show ExecMainStatus)" = 0 ] || die "status $(show ExecMainStatus)"
+    echo "note: ended within $took s"
+}
+
+upgrade() {
+    fresh
+    street < /dev/null
+    echo '# mine' >> $config
+    systemctl start roadloop
+    first=$(show MainPID)
+    dpkg -i /guest/roadloop.deb
+    grep -q '^# mine' $config || die 'the configuration was replaced'
+    await 20 state active
+    [ "$(show MainPID)" != "$first" ] || die 'the old program still runs'
+}
+
+removal_and_purge() {
+    systemctl enable roadloop
+    dpkg -r roadloop
+    [ ! -e /usr/bin/roadloop ]
+    grep -q '^# mine' $config || die 'removal took the configuration'
+    ! systemctl is-active roadloop || die 'it still runs'
+    dpkg -P roadloop
+    [ ! -e /etc/roadloop ] || die "$(ls -R /etc/roadloop)"
+    left=$(find / -xdev -name '*roadloop*' ! -path '/proc/*' ! -path '/sys/*' ! -path '/guest/*' ! -path '/out/*' \
+        ! -path '/var/lib/dpkg/*' ! -path '/tmp/*' ! -path '/var/log/*' ! -path '/run/*')
+    [ -z "$left" ] || echo "note: left: $left"
+}
+
+check 'the package installs; nothing is enabled or started' installs
+check 'the unit is sound, its exposure at most 3.0' unit_is_sound
+check 'a bad configuration: status 78, no restart' bad_configuration
+check 'READY after the first result' ready_after_the_first_result
+check 'no READY without a result' no_ready_without_a_result
+check 'a hanging stage: the watchdog kills, the post-mortem names it, a restart' watchdog_kills_and_restarts
+check 'killed, it comes back' killed_it_comes_back
+check 'SIGTERM: the end, in order' sigterm_ends_in_order
+check 'an upgrade keeps the configuration and restarts the service' upgrade
+check 'removal keeps the configuration, purge does not' removal_and_purge
+finish

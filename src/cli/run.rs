@@ -1,0 +1,267 @@
+//! `roadloop run --config F`: live cameras through the loop; what the service starts.
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
+
+use super::{
+    Failure,
+    computer::Computer,
+    replay::{background, configuration},
+};
+#[cfg(feature = "cuda")]
+use crate::frame_loop::{CudaBackend, Wanted};
+use crate::{
+    calib::Rig,
+    config::Config,
+    frame_loop::{Monitor, MonotonicClock},
+    live::{Live, LiveError},
+    realtime::{Realtime, RealtimeError},
+    service::{Asked, Attendant, Device, Lifeline, Notifier, Watched, signals},
+    sink::{
+        Sink, counters::Counters, fan_out::FanOut, socket::ResultSocket, summary::write_atomically,
+    },
+    source::{FaultInjector, LiveSource, SourceKind, SyntheticCameras},
+    stage::logo::Templates,
+};
+
+/// Live cameras to stixels, foreground and logos, until it is told to stop.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Configuration (roadloop.toml)
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+}
+
+impl From<LiveError> for Failure {
+    fn from(e: LiveError) -> Self {
+        match e {
+            LiveError::Calib(e) => e.into(),
+            LiveError::NoCalibration => Failure::config(e),
+            LiveError::Size { .. } => Failure::data(e),
+        }
+    }
+}
+
+impl From<RealtimeError> for Failure {
+    fn from(e: RealtimeError) -> Self {
+        Failure::config(e)
+    }
+}
+
+/// Runs until SIGTERM or Ctrl-C.
+///
+/// # Errors
+/// One clear error and its exit status; what is recorded is complete.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let config = configuration(Some(&args.config), None)?;
+    let notifier = Notifier::from_environment();
+    notifier.tell("STATUS=starting");
+    let service = Service {
+        monitor: Arc::new(Monitor {
+            hang: config.fault.hang.clone(),
+            ..Monitor::default()
+        }),
+        asked: Arc::default(),
+        notifier: &notifier,
+    };
+    // Before any other thread, so that no signal goes by.
+    signals::listen(&service.monitor, &service.asked)
+        .map_err(|e| Failure::internal(format!("no handler for signals: {e}")))?;
+    signals::tell_panics(&service.monitor);
+    let outcome = start(&config, &args.config, &service);
+    notifier.tell(match &outcome {
+        Ok(()) => "STOPPING=1\nSTATUS=stopped",
+        Err(_) => "STOPPING=1\nSTATUS=failed",
+    });
+    outcome
+}
+
+/// What the loop shares with the service manager and the threads beside it.
+struct Service<'a> {
+    monitor: Arc<Monitor>,
+    asked: Arc<Asked>,
+    notifier: &'a Notifier,
+}
+
+fn start(config: &Config, path: &Path, service: &Service<'_>) -> Result<(), Failure> {
+    let computer = Computer::new(config.live.backend, config)?;
+    log::info!("computing on {computer}");
+    let realtime = Realtime::start(&config.realtime, computer.name() == "cuda")?;
+    let clock = &MonotonicClock;
+    match config.source.kind {
+        SourceKind::Synthetic => {
+            log::info!("drawing the street that stands in for cameras");
+            let cameras = SyntheticCameras::new(&config.synthetic, config.source.rate_hz, clock)
+                .map_err(Failure::config)?;
+            let source = FaultInjector::new(cameras, &config.fault, clock);
+            attend(config, service, &computer, &realtime, source)
+        }
+        SourceKind::Cameras => Err(no_cameras(path)),
+    }
+}
+
+/// What a build without cameras says.
+fn no_cameras(config: &Path) -> Failure {
+    Failure::unavailable(format!(
+        "{}: source.kind is \"cameras\", but this build has none (feature \"v4l2\"); expected \
+         the package's build, or \"synthetic\"",
+        config.display()
+    ))
+}
+
+/// The rig of the images as they enter the loop: `[calibration]`, else `[camera]`, else what the
+/// source knows itself.
+fn rig(config: &Config, source: &impl LiveSource) -> Result<Option<Rig>, Failure> {
+    let file = config.calibration.rig()?;
+    Ok(file
+        .or_else(|| config.camera.map(Rig::rectified))
+        .or_else(|| source.rig()))
+}
+
+/// Runs the loop, with everything around it that makes it a service.
+fn attend(
+    config: &Config,
+    service: &Service<'_>,
+    computer: &Computer,
+    realtime: &Realtime,
+    source: impl LiveSource + Send,
+) -> Result<(), Failure> {
+    let shape = source.shape();
+    if let Some((size, _)) = shape.stereo {
+        config.check_size(size).map_err(Failure::config)?;
+    }
+    let templates = match &config.logo.templates {
+        Some(path) => Some(Arc::new(Templates::read(path)?)),
+        None => None,
+    };
+    let live = Live::new(shape, rig(config, &source)?)?
+        .with_logos(templates)
+        .with_background(background(config)?);
+    if live.is_idle(config) {
+        return Err(Failure::config(
+            "foreground.enabled is false and logo.templates is not set: there is nothing to \
+             compute of a mono camera",
+        ));
+    }
+    let (clock, counters) = (&MonotonicClock, Counters::default());
+    let lifeline = Lifeline::new(service.notifier, clock, config.live.patience());
+    let mut source = lifeline.source(source);
+    let mut sinks = FanOut::new().with("counters", &counters);
+    let mut traffic = None;
+    if let Some(path) = &config.output.socket {
+        let socket = ResultSocket::bind(path)?;
+        traffic = Some(socket.traffic());
+        sinks = sinks.with("socket", socket);
+    }
+    // Last: who is told that it is ready finds the result where it belongs.
+    sinks = sinks.with("service manager", lifeline.sink());
+    let watched = Watched {
+        monitor: &service.monitor,
+        counters: &counters,
+        lifeline: &lifeline,
+        traffic: traffic.as_deref(),
+        asked: &service.asked,
+    };
+    let attendant = Attendant::new(
+        watched,
+        service.notifier,
+        clock,
+        Device::find(Path::new("/sys")),
+        config.output.metrics.clone(),
+    );
+    let ended = AtomicBool::new(false);
+    let background = thread::scope(|scope| {
+        let beside = thread::Builder::new()
+            .name("attendant".into())
+            .spawn_scoped(scope, || attendant.run(&ended))
+            .map_err(|e| Failure::internal(format!("no thread for metrics and log: {e}")))?;
+        let ran = computer.run_live(
+            config,
+            realtime,
+            &live,
+            &mut source,
+            &mut sinks,
+            &service.monitor,
+            &service.asked.stop,
+        );
+        ended.store(true, Ordering::Relaxed);
+        beside.thread().unpark();
+        ran
+    })?;
+    if let (Some(snapshot), Some(path)) = (background, &config.foreground.snapshot) {
+        write_atomically(path, &snapshot)?;
+    }
+    if lifeline.gave_up() {
+        let text = if lifeline.is_ready() {
+            format!("no frame for {} s (live.silence_s)", config.live.silence_s)
+        } else {
+            format!(
+                "no result within {} s of the start (live.first_result_s)",
+                config.live.first_result_s
+            )
+        };
+        return Err(Failure::unavailable(format!("cameras: {text}")));
+    }
+    Ok(())
+}
+
+impl Computer {
+    /// Gives what was learnt of the background.
+    #[expect(clippy::too_many_arguments, reason = "the parts of a loop")]
+    fn run_live(
+        &self,
+        config: &Config,
+        realtime: &Realtime,
+        live: &Live,
+        source: &mut (impl LiveSource + Send),
+        sink: &mut (impl Sink + Send),
+        monitor: &Monitor,
+        stop: &AtomicBool,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        let clock = &MonotonicClock;
+        let threads = config.live.threads.map(usize::from).or(realtime.threads());
+        // Tried once here, where a refusal can be judged.
+        realtime.enter()?;
+        let for_pool = realtime.clone();
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads.unwrap_or(0))
+            .thread_name(|n| format!("loop-{n}"))
+            .start_handler(move |_| {
+                if let Err(e) = for_pool.enter() {
+                    log::error!("{e}");
+                }
+            });
+        let refused = |e: rayon::ThreadPoolBuildError| {
+            Failure::internal(format!("the threads that compute are refused: {e}"))
+        };
+        match self {
+            Self::Cpu => {
+                let pool = pool.build().map_err(refused)?;
+                Ok(pool.install(|| live.run(config, clock, source, sink, monitor, stop))?)
+            }
+            #[cfg(feature = "cuda")]
+            Self::Cuda(context) => {
+                let _pool = pool.use_current_thread().build().map_err(refused)?;
+                Ok(live.run_on(
+                    config,
+                    clock,
+                    source,
+                    sink,
+                    monitor,
+                    stop,
+                    |rectification, shape| {
+                        let backend =
+                            CudaBackend::new(context, config, rectification, shape, Wanted::ALL)?;
+                        let slot = backend.slot();
+                        Ok((backend, slot))
+                    },
+                )?)
+            }
+        }
+    }
+}

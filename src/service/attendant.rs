@@ -1,0 +1,269 @@
+//! The thread beside the loop: log, state, metrics, health. It may take its time; the loop never
+//! waits for it.
+use std::{
+    path::PathBuf,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+    time::Duration,
+};
+
+use super::{Asked, Device, Lifeline, Notifier, Throttle, metrics};
+use crate::{
+    frame::{CameraStates, Gap, Health, Timestamp},
+    frame_loop::{Clock, Doing, Monitor, Sight},
+    realtime::{PageFaults, page_faults},
+    sink::{counters::Counters, socket::Traffic},
+};
+
+/// From one look at the loop to the next.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// From one report to the next, ns.
+const REPORT_NS: u64 = 1_000_000_000;
+
+/// How long anything in the loop may take before it is said aloud, where no watchdog says how
+/// long, ns.
+const LONG_NS: u64 = 2_000_000_000;
+
+/// What the attendant looks at.
+pub struct Watched<'a, C> {
+    /// Where the loop is; takes up how the device is.
+    pub monitor: &'a Monitor,
+    /// What the loop has done.
+    pub counters: &'a Counters,
+    /// Whether it lives.
+    pub lifeline: &'a Lifeline<'a, C>,
+    /// Who reads the results.
+    pub traffic: Option<&'a Traffic>,
+    /// What signals have asked for.
+    pub asked: &'a Asked,
+}
+
+/// A report's numbers, all of one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Report {
+    /// Results a second since the last report.
+    pub rate_hz: f64,
+    /// How the device is.
+    pub health: Health,
+    /// What the cameras do.
+    pub cameras: CameraStates,
+    /// Of the whole process.
+    pub faults: PageFaults,
+    /// Of the whole process since it was ready.
+    pub faults_ready: Option<PageFaults>,
+    /// Results since it was ready.
+    pub frames_ready: u64,
+}
+
+impl Report {
+    /// Page faults a thousand frames since the loop was ready.
+    pub fn faults_per_1000(&self) -> Option<[f64; 2]> {
+        let faults = self.faults_ready.filter(|_| self.frames_ready > 0)?;
+        let per = |n: u64| n as f64 * 1000.0 / self.frames_ready as f64;
+        Some([per(faults.minor), per(faults.major)])
+    }
+}
+
+/// See the module.
+pub struct Attendant<'a, C> {
+    watched: Watched<'a, C>,
+    notifier: &'a Notifier,
+    clock: &'a C,
+    device: Device,
+    metrics: Option<PathBuf>,
+    metrics_failed: Throttle,
+    told_hang: Option<Sight>,
+    seen_gaps: [u64; Gap::ALL.len()],
+    gaps: [Throttle; Gap::ALL.len()],
+    cameras: CameraStates,
+    last_report: Option<(Timestamp, u64)>,
+    /// Faults and results when it was ready.
+    at_ready: Option<(PageFaults, u64)>,
+    was_throttled: bool,
+}
+
+impl<'a, C: Clock> Attendant<'a, C> {
+    /// Writes `metrics`, where there is a path, and tells `notifier`.
+    pub fn new(
+        watched: Watched<'a, C>,
+        notifier: &'a Notifier,
+        clock: &'a C,
+        device: Device,
+        metrics: Option<PathBuf>,
+    ) -> Self {
+        Self {
+            watched,
+            notifier,
+            clock,
+            device,
+            metrics,
+            metrics_failed: Throttle::default(),
+            told_hang: None,
+            seen_gaps: [0; Gap::ALL.len()],
+            gaps: [Throttle::default(); Gap::ALL.len()],
+            cameras: CameraStates::default(),
+            last_report: None,
+            at_ready: None,
+            was_throttled: false,
+        }
+    }
+
+    /// Looks and reports until `ended`; then once more.
+    pub fn run(mut self, ended: &AtomicBool) {
+        while !ended.load(Relaxed) {
+            self.turn();
+            thread::park_timeout(LOOK);
+        }
+        let report = self.report(self.clock.now());
+        log::info!("ends after {}", self.state(&report));
+    }
+
+    /// One look, and a report where it is time for one.
+    pub fn turn(&mut self) {
+        let now = self.clock.now();
+        self.look(now);
+        if self.at_ready.is_none() && self.watched.lifeline.is_ready() {
+            let faults = page_faults(None).unwrap_or_default();
+            self.at_ready = Some((faults, self.watched.counters.frames()));
+            log::info!("ready: the first result is out");
+        }
+        let due = |&(last, _): &(Timestamp, u64)| now.since(last) >= REPORT_NS;
+        let asked = self.watched.asked.state.swap(false, Relaxed);
+        if self.last_report.as_ref().is_none_or(due) || asked {
+            let report = self.report(now);
+            self.notifier
+                .tell(&format!("STATUS={}", self.state(&report)));
+            if asked {
+                log::info!("{}", self.state(&report));
+            }
+        }
+    }
+
+    /// Says when something in the loop takes too long, once.
+    fn look(&mut self, now: Timestamp) {
+        let sight = self.watched.monitor.probe.look();
+        let bound = self.notifier.watchdog().map(|w| w.as_nanos() as u64 / 2);
+        let held = now.since(sight.since);
+        if sight.doing != Doing::Starting
+            && held > bound.unwrap_or(LONG_NS)
+            && self.told_hang != Some(sight)
+        {
+            self.told_hang = Some(sight);
+            log::error!(
+                "{} of frame {} has not ended for {} ms",
+                sight.doing,
+                sight.frame,
+                held / 1_000_000
+            );
+        }
+    }
+
+    fn report(&mut self, now: Timestamp) -> Report {
+        let frames = self.watched.counters.frames();
+        let (last, before) = self.last_report.replace((now, frames)).unwrap_or((now, 0));
+        let seconds = now.since(last) as f64 / 1e9;
+        let health = self.device.health();
+        self.watched.monitor.health.set(&health);
+        let faults = page_faults(None).unwrap_or_default();
+        let report = Report {
+            rate_hz: if seconds > 0.0 {
+                (frames - before) as f64 / seconds
+            } else {
+                0.0
+            },
+            health,
+            cameras: self.watched.lifeline.cameras(),
+            faults,
+            faults_ready: self.at_ready.map(|(then, _)| PageFaults {
+                minor: faults.minor.saturating_sub(then.minor),
+                major: faults.major.saturating_sub(then.major),
+            }),
+            frames_ready: self.at_ready.map_or(0, |(_, then)| frames - then),
+        };
+        self.tell_gaps(now);
+        self.tell_changes(&report);
+        self.write_metrics(&report, now);
+        report
+    }
+
+    fn tell_gaps(&mut self, now: Timestamp) {
+        let counters = self.watched.counters;
+        for gap in Gap::ALL {
+            let (all, at) = (counters.gap(gap), gap as usize);
+            let new = all - std::mem::replace(&mut self.seen_gaps[at], all);
+            let Some(n) = self.gaps[at].note(new, now) else {
+                continue;
+            };
+            let level = match gap {
+                Gap::CameraLost => log::Level::Error,
+                // What a stage says about its certainty.
+                Gap::RoadHeld | Gap::StixelOverflow => log::Level::Debug,
+                _ => log::Level::Warn,
+            };
+            let (last, _) = counters.last();
+            log::log!(level, "{gap}: {n} more, {all} in all, up to frame {last}");
+        }
+    }
+
+    fn tell_changes(&mut self, report: &Report) {
+        let before = std::mem::replace(&mut self.cameras, report.cameras);
+        for (name, state) in report.cameras.iter() {
+            if !before.iter().any(|b| b == (name, state)) {
+                log::info!("{name} camera: {}", state.name());
+            }
+        }
+        let throttled = report.health.throttled == Some(true);
+        if throttled != self.was_throttled {
+            self.was_throttled = throttled;
+            if throttled {
+                log::warn!("the device holds clocks back (heat or current)");
+            } else {
+                log::info!("the device no longer holds clocks back");
+            }
+        }
+    }
+
+    fn write_metrics(&mut self, report: &Report, now: Timestamp) {
+        let Some(path) = &self.metrics else {
+            return;
+        };
+        let text = metrics::text(self.watched.counters, self.watched.traffic, report);
+        if let Err(e) = metrics::replace(path, &text)
+            && let Some(n) = self.metrics_failed.note(1, now)
+        {
+            log::warn!("metrics: {}: {e} ({n} times)", path.display());
+        }
+    }
+
+    /// How things are, in one line.
+    fn state(&self, report: &Report) -> String {
+        let counters = self.watched.counters;
+        let ms = |ns: u64| ns as f64 / 1e6;
+        let mut text = format!(
+            "{} frames, {:.1} Hz, latency p50 {:.1} p99 {:.1} max {:.1} ms, jitter p99 {:.1} ms",
+            counters.frames(),
+            report.rate_hz,
+            ms(counters.latency.quantile_ns(0.5)),
+            ms(counters.latency.quantile_ns(0.99)),
+            ms(counters.latency.max_ns()),
+            ms(counters.jitter.quantile_ns(0.99)),
+        );
+        for gap in Gap::ALL {
+            match counters.gap(gap) {
+                0 => {}
+                n => text += &format!(", {gap} {n}"),
+            }
+        }
+        for (name, state) in report.cameras.iter() {
+            text += &format!(", {name} {}", state.name());
+        }
+        if let Some([minor, major]) = report.faults_per_1000() {
+            text += &format!(", page faults a 1000 frames: {minor:.0} minor, {major:.0} major");
+        }
+        if let Some(mdeg) = report.health.temperature_mdeg {
+            text += &format!(", {} C", mdeg / 1000);
+        }
+        text
+    }
+}
