@@ -14,6 +14,7 @@ use crate::{
     files,
     frame::{Camera, Size},
     frame_loop::LoopConfig,
+    sink::recorder::RecordConfig,
     source::{InputConfig, MaskSource, MonoConfig, SourceConfig},
     stage::{egomotion, foreground, logo, road, stereo, stixel},
 };
@@ -77,6 +78,9 @@ pub struct Config {
     /// The logo stage.
     #[serde(skip_serializing_if = "is_default")]
     pub logo: logo::Params,
+    /// What is recorded.
+    #[serde(skip_serializing_if = "is_default")]
+    pub record: RecordConfig,
 }
 
 /// How a thread waits for the GPU.
@@ -229,6 +233,7 @@ impl Config {
         mask.into_iter()
             .chain(&mut self.foreground.snapshot)
             .chain(&mut self.logo.templates)
+            .chain(&mut self.record.folder)
     }
 
     /// Whether the foreground is computed: where the configuration says so, else on drives that
@@ -269,6 +274,7 @@ impl Config {
         self.egomotion.validate().map_err(|e| wrong(&e))?;
         self.foreground.validate().map_err(|e| wrong(&e))?;
         self.logo.validate().map_err(|e| wrong(&e))?;
+        self.record.validate().map_err(|e| wrong(&e))?;
         for (key, value) in [
             ("device_memory_mib", self.cuda.device_memory_mib),
             ("pinned_memory_mib", self.cuda.pinned_memory_mib),
@@ -315,6 +321,7 @@ impl Config {
         all("egomotion", &|| section("egomotion", &self.egomotion));
         all("foreground", &|| section("foreground", &self.foreground));
         all("logo", &|| section("logo", &self.logo));
+        all("record", &|| section("record", &self.record));
         text
     }
 
@@ -330,6 +337,7 @@ impl Config {
         let mut config = Self {
             frame_loop: LoopConfig::default(),
             cuda: CudaConfig::default(),
+            record: RecordConfig::default(),
             ..self.clone()
         };
         config.paths().for_each(PathBuf::clear);

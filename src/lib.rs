@@ -15,6 +15,7 @@
 //! | [`frame_loop`] | clock, slots, budgets, admission, deadlines; the one place that knows the order of the stages |
 //! | [`maths`] | numerics that several stages share, the same bits on host and device |
 //! | `cuda` | the GPU (feature `cuda`): context, streams, graphs, memory, kernels |
+//! | [`recording`] | topics, schemas and messages of MCAP recordings, CDR |
 //! | [`replay`] | a recorded drive through all of these |
 //! | [`training`] | the forest's trainer: data sets, candidates, histograms, levels |
 //! | [`sink`] | where results go: tables, pictures, summary, digest, report |
@@ -44,6 +45,7 @@ pub mod frame;
 pub mod frame_loop;
 pub mod maths;
 pub mod picture;
+pub mod recording;
 pub mod replay;
 pub mod sink;
 pub mod source;

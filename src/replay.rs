@@ -16,7 +16,7 @@ use crate::{
         MonoShape, Pace, Shape, Slot,
     },
     sink::{Announced, Sink, SinkError},
-    source::{Drive, Prefetch, Segment},
+    source::{self, Drive, Prefetch, Segment},
     stage::logo::Templates,
 };
 
@@ -231,6 +231,9 @@ impl<'a> Replay<'a> {
                 colour: segment.stereo.as_ref().is_some_and(|s| s.colour),
                 mono: segment.mono.as_ref().map(|m| (m.kind, m.size)),
                 logo_names: &names,
+                set: Some(&source::frame_set(segment)),
+                rig: segment.stereo.as_ref().map(|s| &s.rig),
+                mask: segment.stereo.as_ref().and_then(|s| s.mask.as_ref()),
             })?;
             FrameLoop::new(&mut backend, clock, slot, &config.frame_loop, pace).run(
                 &mut source,

@@ -22,6 +22,7 @@
 mod describe;
 mod distortion;
 mod error;
+mod exact;
 mod map;
 pub mod metric;
 mod read;

@@ -386,6 +386,10 @@ impl Sink for Watched {
         self.folder.begin(announced)
     }
 
+    fn state_room(&mut self, next: FrameId) -> Option<&mut Vec<u8>> {
+        self.folder.state_room(next)
+    }
+
     fn frame(&mut self, view: View<'_>, result: &FrameResult) -> Result<(), SinkError> {
         self.bar.inc(1);
         self.folder.frame(view, result)

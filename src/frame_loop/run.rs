@@ -229,6 +229,12 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
             }
         }
         let spent = mem::replace(&mut self.slot.set, set);
+        if let Some(room) = sink.state_room(self.slot.set.id) {
+            room.clear();
+            if !self.backend.save(room) {
+                room.clear();
+            }
+        }
         self.compute(arrival)?;
         let outcome = sink.frame(self.slot.view(), &self.slot.result);
         source.recycle(spent);

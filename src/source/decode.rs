@@ -124,6 +124,15 @@ impl Loader {
     }
 }
 
+/// A frame set of the shape of a segment's.
+pub fn frame_set(segment: &Segment) -> FrameSet {
+    FrameSet {
+        stereo: segment.stereo.as_ref().map(StereoSegment::frame),
+        mono: segment.mono.as_ref().map(MonoSegment::frame),
+        ..FrameSet::default()
+    }
+}
+
 impl StereoLoader {
     fn load(
         &mut self,

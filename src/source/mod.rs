@@ -31,6 +31,7 @@ mod prepare;
 mod speed;
 pub mod synth;
 
+pub use decode::frame_set;
 pub use describe::describe;
 pub use drive::{Drive, MonoSegment, Segment, StereoSegment};
 pub use error::{ExitKind, SourceError};
