@@ -222,6 +222,12 @@ impl<'a> Replay<'a> {
             {
                 log::warn!("foreground.snapshot: {reason}; the background is learnt afresh");
             }
+            if number == 0
+                && let Some(state) = self.drive.state()
+                && let Err(reason) = backend.load(&state)
+            {
+                log::warn!("what the stages had learnt when it was recorded is lost: {reason}");
+            }
             let mut source =
                 Prefetch::start(self.drive, number, FRAME_SETS).map_err(ReplayError::Threads)?;
             // Last: earlier results go only where nothing can be refused any more.

@@ -22,36 +22,115 @@ pub mod cdr;
 pub mod message;
 pub mod schema;
 
-/// The names of topics.
-pub mod topic {
+use std::collections::BTreeMap;
+
+use schema::{CAMERA_INFO, COMPRESSED_IMAGE, FRAME, GAP, IMAGE, STATE, Schema};
+
+/// A topic of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
     /// Left picture, grey.
-    pub const LEFT: &str = "/stereo/left/image_raw";
+    Left,
     /// Right picture, grey.
-    pub const RIGHT: &str = "/stereo/right/image_raw";
+    Right,
     /// Left picture in colour.
-    pub const COLOUR: &str = "/stereo/left/image_color";
+    Colour,
     /// Stored disparity.
-    pub const STORED: &str = "/stereo/disparity";
+    Stored,
     /// Mono picture.
-    pub const MONO: &str = "/mono/image_raw";
-    /// Left camera.
-    pub const LEFT_INFO: &str = "/stereo/left/camera_info";
-    /// Right camera.
-    pub const RIGHT_INFO: &str = "/stereo/right/camera_info";
+    Mono,
     /// Usable pixels.
-    pub const MASK: &str = "/stereo/mask";
-    /// Results.
-    pub const FRAME: &str = "/roadloop/frame";
-    /// Frames without a result.
-    pub const GAP: &str = "/roadloop/gap";
-    /// What the stages had learnt.
-    pub const STATE: &str = "/roadloop/state";
+    Mask,
     /// Disparities of the stereo stage.
-    pub const DISPARITY: &str = "/roadloop/disparity";
+    Disparity,
     /// The mask of what moves.
-    pub const FOREGROUND: &str = "/roadloop/foreground";
-    /// What is put behind the topic of pictures that are files.
-    pub const COMPRESSED: &str = "/compressed";
+    Foreground,
+    /// Left camera.
+    LeftInfo,
+    /// Right camera.
+    RightInfo,
+    /// Results.
+    Frame,
+    /// Frames without a result.
+    Gap,
+    /// What the stages had learnt.
+    State,
+}
+
+impl Topic {
+    /// All topics, in the order of their numbers.
+    pub const ALL: [Self; 13] = [
+        Self::Left,
+        Self::Right,
+        Self::Colour,
+        Self::Stored,
+        Self::Mono,
+        Self::Mask,
+        Self::Disparity,
+        Self::Foreground,
+        Self::LeftInfo,
+        Self::RightInfo,
+        Self::Frame,
+        Self::Gap,
+        Self::State,
+    ];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Left => "/stereo/left/image_raw",
+            Self::Right => "/stereo/right/image_raw",
+            Self::Colour => "/stereo/left/image_color",
+            Self::Stored => "/stereo/disparity",
+            Self::Mono => "/mono/image_raw",
+            Self::Mask => "/stereo/mask",
+            Self::Disparity => "/roadloop/disparity",
+            Self::Foreground => "/roadloop/foreground",
+            Self::LeftInfo => "/stereo/left/camera_info",
+            Self::RightInfo => "/stereo/right/camera_info",
+            Self::Frame => "/roadloop/frame",
+            Self::Gap => "/roadloop/gap",
+            Self::State => "/roadloop/state",
+        }
+    }
+
+    /// The name of its channel, of pictures or of pictures that are files.
+    pub fn path(self, png: bool) -> String {
+        format!("{}{}", self.name(), if png { COMPRESSED } else { "" })
+    }
+
+    /// What its messages are.
+    pub const fn schema(self, png: bool) -> Schema {
+        match self {
+            Self::LeftInfo | Self::RightInfo => CAMERA_INFO,
+            Self::Frame => FRAME,
+            Self::Gap => GAP,
+            Self::State => STATE,
+            _ if png => COMPRESSED_IMAGE,
+            _ => IMAGE,
+        }
+    }
+
+    /// The number of its channel in files of ours.
+    pub const fn channel(self, png: bool) -> u16 {
+        1 + 2 * self as u16 + png as u16
+    }
+}
+
+/// What is put behind the topic of pictures that are files.
+pub const COMPRESSED: &str = "/compressed";
+
+/// The checksum of a metadata record, its entry `crc32` aside.
+pub fn checksum(metadata: &BTreeMap<String, String>) -> String {
+    let mut hash = crc32fast::Hasher::new();
+    for text in (metadata.iter())
+        .filter(|(key, _)| *key != "crc32")
+        .flat_map(|(k, v)| [k, v])
+    {
+        hash.update(&(text.len() as u64).to_le_bytes());
+        hash.update(text.as_bytes());
+    }
+    format!("{:08x}", hash.finalize())
 }
 
 /// Name of the metadata record that makes a file one of ours.

@@ -38,11 +38,14 @@ pub struct Schema {
     pub name: &'static str,
     /// The `ros2msg` text.
     pub text: &'static str,
+    /// Its number in files of ours.
+    pub number: u16,
 }
 
 /// Pictures.
 pub const IMAGE: Schema = Schema {
     name: "sensor_msgs/msg/Image",
+    number: 1,
     text: concat!(
         "std_msgs/Header header\nuint32 height\nuint32 width\nstring encoding\nuint8 is_bigendian\n",
         "uint32 step\nuint8[] data\n",
@@ -53,6 +56,7 @@ pub const IMAGE: Schema = Schema {
 /// Pictures as files.
 pub const COMPRESSED_IMAGE: Schema = Schema {
     name: "sensor_msgs/msg/CompressedImage",
+    number: 2,
     text: concat!(
         "std_msgs/Header header\nstring format\nuint8[] data\n",
         header!()
@@ -62,6 +66,7 @@ pub const COMPRESSED_IMAGE: Schema = Schema {
 /// The camera of pictures.
 pub const CAMERA_INFO: Schema = Schema {
     name: "sensor_msgs/msg/CameraInfo",
+    number: 3,
     text: concat!(
         "std_msgs/Header header\nuint32 height\nuint32 width\nstring distortion_model\nfloat64[] d\n",
         "float64[9] k\nfloat64[9] r\nfloat64[12] p\nuint32 binning_x\nuint32 binning_y\n",
@@ -77,6 +82,7 @@ pub const CAMERA_INFO: Schema = Schema {
 /// A result of the loop.
 pub const FRAME: Schema = Schema {
     name: "roadloop_msgs/msg/Frame",
+    number: 4,
     text: concat!(
         "# The result of one frame, written after its pictures.\n",
         "std_msgs/Header header\n",
@@ -147,6 +153,7 @@ pub const FRAME: Schema = Schema {
 /// A frame without a result.
 pub const GAP: Schema = Schema {
     name: "roadloop_msgs/msg/Gap",
+    number: 5,
     text: concat!(
         "# A frame that should be there and has no result.\n",
         "std_msgs/Header header\nuint64 timestamp_ns\nuint64 index\nuint64 number\n",
@@ -159,6 +166,7 @@ pub const GAP: Schema = Schema {
 /// What the stages had learnt when a file began.
 pub const STATE: Schema = Schema {
     name: "roadloop_msgs/msg/State",
+    number: 6,
     text: concat!(
         "# What the stages had learnt before the frame of this index: the file can be replayed\n",
         "# from there alone. The bytes are roadloop's own.\n",

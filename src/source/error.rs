@@ -128,6 +128,14 @@ pub enum SourceError {
         /// What was found and what was expected.
         text: String,
     },
+    /// A recording can't be replayed.
+    #[error("{}: {text}", path.display())]
+    Recording {
+        /// The file, or the folder.
+        path: PathBuf,
+        /// What was found and what was expected.
+        text: String,
+    },
     /// A key of the configuration does not fit.
     #[error("{section}.{key}: {text}")]
     Config {
@@ -191,6 +199,7 @@ impl SourceError {
             | Self::TooLarge { .. }
             | Self::Picture { .. }
             | Self::FirstFrame { .. }
+            | Self::Recording { .. }
             | Self::Table { .. } => ExitKind::Data,
             Self::Config { .. } => ExitKind::Configuration,
         }

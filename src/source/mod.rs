@@ -24,6 +24,7 @@ mod describe;
 mod drive;
 mod error;
 mod layout;
+mod mcap;
 mod options;
 mod pairing;
 mod prefetch;
@@ -37,7 +38,7 @@ pub use drive::{Drive, MonoSegment, Segment, StereoSegment};
 pub use error::{ExitKind, SourceError};
 pub use layout::{DriveKind, FrameFiles, MonoFile, StereoFiles, number_of};
 pub use options::{
-    CameraPair, Crop, DriveOptions, InputConfig, MaskSource, MonoConfig, SourceConfig,
+    CameraPair, Crop, DriveOptions, InputConfig, MaskSource, MonoConfig, SourceConfig, Topics,
 };
 pub use prefetch::Prefetch;
 pub use speed::{SPEED, SPEED_TOLERANCE_NS};

@@ -3,13 +3,11 @@ use std::collections::BTreeMap;
 
 use mcap::McapError;
 
-use super::{
-    Encoding, Job, Kind, RecordConfig,
-    series::{Series, Topic},
-};
+use super::{Encoding, Job, Kind, RecordConfig, series::Series};
 use crate::{
     frame::{FrameId, FrameSet, Gap, Image, Mask, MonoImage, Size, Timestamp},
     recording::{
+        Topic,
         cdr::CdrWriter,
         message::{self, CameraInfo, LEFT_FRAME, MONO_FRAME},
     },
@@ -111,14 +109,14 @@ impl Scribe {
         to.rotate(&self.constant.about)?;
         let id = job.result.id;
         if let Some(mask) = self.constant.mask.take() {
-            let result = self.grey(Topic::MASK, id.index, id.timestamp, &mask, to);
+            let result = self.grey(Topic::Mask, id.index, id.timestamp, &mask, to);
             self.constant.mask = Some(mask);
             result?;
         }
         if !job.state.is_empty() {
             message::state(&mut self.message, id, &job.state);
             let message = self.message.message();
-            to.write(Topic::STATE, false, id.index, id.timestamp, message)?;
+            to.write(Topic::State, false, id.index, id.timestamp, message)?;
         }
         for (id, gap) in std::mem::take(&mut self.early) {
             self.gap(id, gap, to)?;
@@ -129,7 +127,7 @@ impl Scribe {
     fn gap(&mut self, id: FrameId, gap: Gap, to: &mut Series) -> Result<(), McapError> {
         message::gap(&mut self.message, id, gap);
         to.write(
-            Topic::GAP,
+            Topic::Gap,
             false,
             id.index,
             id.timestamp,
@@ -142,50 +140,47 @@ impl Scribe {
         let (index, stamp) = (id.index, id.timestamp);
         let FrameSet { stereo, mono, .. } = &*job.set;
         if let Some(stereo) = stereo {
-            for (n, topic) in [Topic::LEFT_INFO, Topic::RIGHT_INFO]
-                .into_iter()
-                .enumerate()
-            {
+            for (n, topic) in [Topic::LeftInfo, Topic::RightInfo].into_iter().enumerate() {
                 if let Some(infos) = &self.constant.infos {
                     infos[n].write(&mut self.message, stamp, LEFT_FRAME);
                     to.write(topic, false, index, stamp, self.message.message())?;
                 }
             }
-            self.grey(Topic::LEFT, index, stamp, &stereo.left, to)?;
+            self.grey(Topic::Left, index, stamp, &stereo.left, to)?;
             if let Some(right) = &stereo.right {
-                self.grey(Topic::RIGHT, index, stamp, right, to)?;
+                self.grey(Topic::Right, index, stamp, right, to)?;
             }
             if let Some(rgb) = &stereo.left_rgb {
                 let rows = rgb.rows().map(|r| r.as_flattened());
-                self.picture(Topic::COLOUR, index, stamp, (&RGB8, rgb.size()), rows, to)?;
+                self.picture(Topic::Colour, index, stamp, (&RGB8, rgb.size()), rows, to)?;
             }
             if let Some(stored) = &stereo.stored_disparity {
-                self.deep(Topic::STORED, index, stamp, (&DEPTH16, stored), to)?;
+                self.deep(Topic::Stored, index, stamp, (&DEPTH16, stored), to)?;
             }
         }
         if let Some(mono) = mono.as_ref().filter(|m| m.gap.is_none()) {
             let stamp = mono.timestamp;
             match &mono.image {
-                MonoImage::Grey8(grey) => self.grey(Topic::MONO, index, stamp, grey, to)?,
+                MonoImage::Grey8(grey) => self.grey(Topic::Mono, index, stamp, grey, to)?,
                 MonoImage::Grey16(grey) => {
-                    self.deep(Topic::MONO, index, stamp, (&MONO16, grey), to)?;
+                    self.deep(Topic::Mono, index, stamp, (&MONO16, grey), to)?;
                 }
                 MonoImage::Rgb8(rgb) => {
                     let rows = rgb.rows().map(|r| r.as_flattened());
-                    self.picture(Topic::MONO, index, stamp, (&RGB8, rgb.size()), rows, to)?;
+                    self.picture(Topic::Mono, index, stamp, (&RGB8, rgb.size()), rows, to)?;
                 }
             }
         }
         if let (true, Some(street)) = (self.disparity, &result.street) {
             let image = (&DEPTH16, &street.disparity);
-            self.deep(Topic::DISPARITY, index, stamp, image, to)?;
+            self.deep(Topic::Disparity, index, stamp, image, to)?;
         }
         if let (true, Some(foreground)) = (self.foreground, &result.foreground) {
-            self.grey(Topic::FOREGROUND, index, stamp, &foreground.mask, to)?;
+            self.grey(Topic::Foreground, index, stamp, &foreground.mask, to)?;
         }
         let names = &self.constant.logo_names;
         message::frame(&mut self.message, &job.set, result, names, job.dropped);
-        to.write(Topic::FRAME, false, index, stamp, self.message.message())
+        to.write(Topic::Frame, false, index, stamp, self.message.message())
     }
 
     fn grey(
@@ -240,7 +235,7 @@ impl Scribe {
         rows: impl Iterator<Item = &'a [u8]>,
         to: &mut Series,
     ) -> Result<(), McapError> {
-        let frame = if topic == Topic::MONO {
+        let frame = if topic == Topic::Mono {
             MONO_FRAME
         } else {
             LEFT_FRAME

@@ -18,56 +18,18 @@ use super::{
 };
 use crate::{
     frame::Timestamp,
-    recording::{
-        FORMAT, METADATA,
-        schema::{CAMERA_INFO, COMPRESSED_IMAGE, FRAME, GAP, IMAGE, STATE, Schema},
-        topic,
-    },
+    recording::{FORMAT, METADATA, Topic, checksum},
 };
 
 /// A chunk is closed at this size, too.
 const CHUNK: u64 = 8 << 20;
 
-/// A topic of a file, by its place in [`TOPICS`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Topic(usize);
-
-macro_rules! topics {
-    ($($name:ident: $topic:expr, $schema:expr;)*) => {
-        impl Topic {
-            topics!(@ 0; $($name)*);
-        }
-        const TOPICS: &[(&str, Schema)] = &[$(($topic, $schema)),*];
-    };
-    (@ $n:expr; $name:ident $($rest:ident)*) => {
-        pub const $name: Topic = Topic($n);
-        topics!(@ $n + 1; $($rest)*);
-    };
-    (@ $n:expr;) => {};
-}
-
-topics! {
-    LEFT: topic::LEFT, IMAGE;
-    RIGHT: topic::RIGHT, IMAGE;
-    COLOUR: topic::COLOUR, IMAGE;
-    STORED: topic::STORED, IMAGE;
-    MONO: topic::MONO, IMAGE;
-    MASK: topic::MASK, IMAGE;
-    DISPARITY: topic::DISPARITY, IMAGE;
-    FOREGROUND: topic::FOREGROUND, IMAGE;
-    LEFT_INFO: topic::LEFT_INFO, CAMERA_INFO;
-    RIGHT_INFO: topic::RIGHT_INFO, CAMERA_INFO;
-    FRAME: topic::FRAME, FRAME;
-    GAP: topic::GAP, GAP;
-    STATE: topic::STATE, STATE;
-}
-
 struct Open {
     writer: mcap::Writer<Lent>,
     file: Lent,
     path: PathBuf,
-    /// The channel of each topic, raw and as PNG; made when they are first used.
-    channels: Vec<[Option<u16>; 2]>,
+    /// Whether the channel of each topic, raw and as PNG, is in it; they come when first used.
+    channels: [[bool; 2]; Topic::ALL.len()],
 }
 
 /// When the chunk that is open was begun: on our clock, and by its first message.
@@ -153,6 +115,7 @@ impl Series {
                 now.map_or(0, |d| d.as_nanos()).to_string(),
             ),
         ]);
+        metadata.insert("crc32".into(), checksum(&metadata));
         writer.write_metadata(&records::Metadata {
             name: METADATA.into(),
             metadata,
@@ -161,7 +124,7 @@ impl Series {
             writer,
             file,
             path,
-            channels: vec![[None; 2]; TOPICS.len()],
+            channels: [[false; 2]; Topic::ALL.len()],
         });
         self.next += 1;
         self.chunk = None;
@@ -180,13 +143,13 @@ impl Series {
         let Some(open) = &mut self.open else {
             return Ok(());
         };
-        let known = &mut open.channels[topic.0][usize::from(png)];
-        let channel_id = match *known {
-            Some(id) => id,
-            None => *known.insert(channel(&mut open.writer, topic, png)?),
-        };
+        let known = &mut open.channels[topic as usize][usize::from(png)];
+        if !*known {
+            channel(&mut open.writer, topic, png)?;
+            *known = true;
+        }
         let header = records::MessageHeader {
-            channel_id,
+            channel_id: topic.channel(png),
             sequence: sequence as u32,
             log_time: stamp.0,
             publish_time: stamp.0,
@@ -265,19 +228,18 @@ impl Series {
     }
 }
 
-fn channel(
-    writer: &mut mcap::Writer<Lent>,
-    Topic(topic): Topic,
-    png: bool,
-) -> Result<u16, McapError> {
-    let (name, schema) = TOPICS[topic];
-    let (name, schema) = if png {
-        (format!("{name}{}", topic::COMPRESSED), COMPRESSED_IMAGE)
-    } else {
-        (name.to_owned(), schema)
-    };
-    let id = writer.add_schema(schema.name, "ros2msg", schema.text.as_bytes())?;
-    // rosbag2 wants to know the quality of service of a channel; the default one is an empty text.
+/// Schema and channel have the numbers that they have in all files: so a damaged file is read
+/// without the records that say so.
+fn channel(writer: &mut mcap::Writer<Lent>, topic: Topic, png: bool) -> Result<(), McapError> {
+    let (schema, id) = (topic.schema(png), topic.channel(png));
+    writer.add_schema_with_id(
+        schema.number,
+        schema.name,
+        "ros2msg",
+        schema.text.as_bytes(),
+    )?;
+    // rosbag2 looks for the quality of service of a channel; an empty text is the default one.
     let metadata = BTreeMap::from([("offered_qos_profiles".to_owned(), String::new())]);
-    writer.add_channel(id, &name, "cdr", &metadata)
+    writer.add_channel_with_id(id, schema.number, &topic.path(png), "cdr", &metadata)?;
+    Ok(())
 }
