@@ -17,6 +17,7 @@ use crate::{
     live::{CalibrationConfig, LiveConfig},
     realtime::RealtimeConfig,
     service::OutputConfig,
+    sink::recorder::RecordConfig,
     source::{
         FaultConfig, InputConfig, MaskSource, MonoConfig, SourceConfig, SourceKind, SyntheticConfig,
     },
@@ -100,6 +101,9 @@ pub struct Config {
     /// What goes wrong on purpose.
     #[serde(skip_serializing_if = "is_default")]
     pub fault: FaultConfig,
+    /// What is recorded.
+    #[serde(skip_serializing_if = "is_default")]
+    pub record: RecordConfig,
 }
 
 /// How a thread waits for the GPU.
@@ -256,6 +260,7 @@ impl Config {
             .chain(&mut self.calibration.right)
             .chain(&mut self.output.socket)
             .chain(&mut self.output.metrics)
+            .chain(&mut self.record.folder)
     }
 
     /// Whether the foreground is computed: where the configuration says so, else on drives that
@@ -304,6 +309,7 @@ impl Config {
             let text = "fault: faults on purpose, expected source.kind = \"synthetic\" with them";
             return Err(wrong(&text));
         }
+        self.record.validate().map_err(|e| wrong(&e))?;
         for (key, value) in [
             ("device_memory_mib", self.cuda.device_memory_mib),
             ("pinned_memory_mib", self.cuda.pinned_memory_mib),
@@ -352,6 +358,7 @@ impl Config {
         all("logo", &|| section("logo", &self.logo));
         all("live", &|| section("live", &self.live));
         all("realtime", &|| section("realtime", &self.realtime));
+        all("record", &|| section("record", &self.record));
         text
     }
 
@@ -373,6 +380,7 @@ impl Config {
             output: OutputConfig::default(),
             synthetic: SyntheticConfig::default(),
             fault: FaultConfig::default(),
+            record: RecordConfig::default(),
             ..self.clone()
         };
         // What is computed of a frame does not depend on where it comes from.

@@ -15,6 +15,7 @@
 //! | [`frame_loop`] | clock, slots, budgets, admission, deadlines; the one place that knows the order of the stages |
 //! | [`maths`] | numerics that several stages share, the same bits on host and device |
 //! | `cuda` | the GPU (feature `cuda`): context, streams, graphs, memory, kernels |
+//! | [`recording`] | topics, schemas and messages of MCAP recordings, CDR |
 //! | [`replay`] | a recorded drive through all of these |
 //! | [`live`] | live cameras through all of these |
 //! | [`realtime`] | memory, scheduling class and processors, asked of the kernel once |
@@ -49,6 +50,7 @@ pub mod live;
 pub mod maths;
 pub mod picture;
 pub mod realtime;
+pub mod recording;
 pub mod replay;
 pub mod service;
 pub mod sink;

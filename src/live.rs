@@ -276,6 +276,9 @@ impl Live {
             colour: self.shape.stereo.is_some_and(|(_, colour)| colour),
             mono: self.shape.mono,
             logo_names: &names,
+            set: Some(&self.shape.frame_set()),
+            rig: self.rig.as_ref().filter(|_| self.shape.stereo.is_some()),
+            mask: self.mask.as_ref(),
         })?;
         let ran = FrameLoop::new(
             &mut backend,

@@ -19,7 +19,7 @@ use crate::{
         MonoShape, Pace, Shape, Slot,
     },
     sink::{Announced, Sink, SinkError},
-    source::{Drive, Prefetch, Segment},
+    source::{self, Drive, Prefetch, Segment},
     stage::logo::Templates,
 };
 
@@ -229,6 +229,12 @@ impl<'a> Replay<'a> {
                     path.unwrap_or(Path::new("")).display()
                 );
             }
+            if number == 0
+                && let Some(state) = self.drive.state()
+                && let Err(reason) = backend.load(&state)
+            {
+                log::warn!("what the stages had learnt when it was recorded is lost: {reason}");
+            }
             let mut source =
                 Prefetch::start(self.drive, number, FRAME_SETS).map_err(ReplayError::Threads)?;
             // Last: earlier results go only where nothing can be refused any more.
@@ -238,6 +244,9 @@ impl<'a> Replay<'a> {
                 colour: segment.stereo.as_ref().is_some_and(|s| s.colour),
                 mono: segment.mono.as_ref().map(|m| (m.kind, m.size)),
                 logo_names: &names,
+                set: Some(&source::frame_set(segment)),
+                rig: segment.stereo.as_ref().map(|s| &s.rig),
+                mask: segment.stereo.as_ref().and_then(|s| s.mask.as_ref()),
             })?;
             FrameLoop::new(&mut backend, clock, slot, &config.frame_loop, pace).run(
                 &mut source,

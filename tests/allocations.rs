@@ -362,6 +362,9 @@ fn nor_on_a_mono_drive() {
                     colour: false,
                     mono: Some((PixelKind::Rgb8, SIZE)),
                     logo_names: &["sign".into()],
+                    set: None,
+                    rig: None,
+                    mask: None,
                 })
                 .unwrap();
             FrameLoop::new(

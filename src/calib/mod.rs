@@ -22,6 +22,7 @@
 mod describe;
 mod distortion;
 mod error;
+mod exact;
 mod map;
 pub mod metric;
 mod read;
@@ -32,7 +33,7 @@ pub use describe::describe;
 pub use distortion::Distortion;
 pub use error::CalibError;
 pub use map::{MAP_ONE, OUTSIDE, RectifyMap};
-pub use read::{read, read_pair};
+pub use read::{of_camera_infos, read, read_pair};
 pub use rectification::{Rectification, View};
 pub use rig::{Format, Given, Lens, Pinhole, RawPair, Rig};
 

@@ -57,6 +57,7 @@ pub fn run(
     let stop = stop_flag()?;
     replay::run(
         &replay::Args {
+            record: None,
             drive: drive.clone(),
             out: results.clone(),
             config: None,

@@ -6,6 +6,7 @@ pub mod evaluate;
 mod failure;
 pub mod forest;
 pub mod logos;
+pub mod record;
 pub mod replay;
 pub mod report;
 pub mod run;
@@ -42,6 +43,8 @@ enum Command {
     Replay(replay::Args),
     /// Live cameras to stixels, foreground and logos; what the service starts
     Run(run::Args),
+    /// The same, recorded as MCAP
+    Record(record::Args),
     /// Writes a synthetic street with exact truth
     Synth(synth::Args),
     /// Compares results with truth
@@ -96,6 +99,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Replay(args) => replay::run(&args, stop_flag()?.as_ref()),
         Command::Demo(args) => demo::run(&args, stop_flag),
         Command::Run(args) => run::run(&args),
+        Command::Record(args) => record::run(&args),
         Command::Synth(args) => Ok(synth::run(&args)?),
         Command::Evaluate(args) => {
             let mut report = Vec::new();

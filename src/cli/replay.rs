@@ -23,6 +23,7 @@ use crate::{
         Announced, FolderOptions, Full, ReplayFolder, Save, SaveSet, Sink, SinkError, View,
         check_apart,
         digest::Hash,
+        recorder::{About, RecordStatus, Recorder},
         summary::{Provenance, Summary, write_atomically},
     },
     source::{Drive, DriveOptions, MaskSource, Segment, SourceError},
@@ -32,8 +33,8 @@ use crate::{
 /// A recorded drive to stixels, foreground, logos, pictures, timing and a digest.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Folder of the drive: KITTI odometry, stereo 2015 or raw, EuRoC, left/ + right/, or pictures
-    /// of one camera
+    /// Folder of the drive: KITTI odometry, stereo 2015 or raw, EuRoC, left/ + right/, pictures of
+    /// one camera; or a recording (MCAP): a file, or the folder with all of its files
     #[arg(value_name = "DRIVE")]
     pub drive: PathBuf,
     /// Folder for the results; made if missing
@@ -70,6 +71,9 @@ pub struct Args {
     /// foreground, logos; or none
     #[arg(long, value_name = "LIST", default_value = "overlay", value_parser = parse_save)]
     pub save: SaveSet,
+    /// Record the drive and its results as MCAP into this folder, as [record] says
+    #[arg(long, value_name = "DIR")]
+    pub record: Option<PathBuf>,
     /// Replace the results of an earlier replay in DIR
     #[arg(long)]
     pub force: bool,
@@ -234,12 +238,26 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
             },
         },
     };
+    let recorder = args.record.as_deref().map(|folder| {
+        let about = About {
+            config: config.to_toml(),
+            config_hash: options.provenance.config_hash.clone(),
+            backend: options.provenance.backend.clone(),
+            ..About::default()
+        };
+        Recorder::create(folder, &config.record, about, options.full)
+    });
     let mut sink = Watched {
+        recorder: recorder.transpose()?,
         folder: ReplayFolder::create(&args.out, options)?,
         bar: bar(drive.frames().len()),
     };
     let ran = computer.run(args, &replay, &config, &mut sink, stop);
     sink.bar.finish_and_clear();
+    if let Some(recorder) = sink.recorder.take() {
+        let folder = recorder.folder().to_owned();
+        tell_recorded(&folder, &recorder.finish());
+    }
     // The summary of what was finished is written also when something went wrong.
     let interrupted = ran.is_err() || stop.load(Ordering::Relaxed);
     let finished = sink.folder.finish(interrupted);
@@ -346,6 +364,9 @@ fn check_inputs(args: &Args, config: &Config, drive: &Drive) -> Result<(), Failu
     ];
     let files: Vec<&Path> = files.into_iter().flatten().collect();
     check_apart(&args.out, &folders, &files)?;
+    if let Some(record) = &args.record {
+        check_apart(record, &folders, &files)?;
+    }
     for stereo in drive.segments().iter().filter_map(|s| s.stereo.as_ref()) {
         config.check_size(stereo.size).map_err(Failure::config)?;
     }
@@ -378,23 +399,54 @@ fn bar(frames: usize) -> ProgressBar {
 /// The folder, with a progress bar.
 struct Watched {
     folder: ReplayFolder,
+    recorder: Option<Recorder>,
     bar: ProgressBar,
 }
 
 impl Sink for Watched {
     fn begin(&mut self, announced: &Announced<'_>) -> Result<(), SinkError> {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.begin(announced)?;
+        }
         self.folder.begin(announced)
+    }
+
+    fn state_room(&mut self, next: FrameId) -> Option<&mut Vec<u8>> {
+        self.recorder.as_mut()?.state_room(next)
     }
 
     fn frame(&mut self, view: View<'_>, result: &FrameResult) -> Result<(), SinkError> {
         self.bar.inc(1);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.frame(view, result)?;
+        }
         self.folder.frame(view, result)
     }
 
     fn gap(&mut self, id: FrameId, gap: Gap) -> Result<(), SinkError> {
         // A lost camera is an event; its frames are counted when they come, or do not.
         self.bar.inc(u64::from(gap != Gap::CameraLost));
+        if let Some(recorder) = &mut self.recorder {
+            recorder.gap(id, gap)?;
+        }
         self.folder.gap(id, gap)
+    }
+}
+
+/// What became of a recording.
+pub(super) fn tell_recorded(folder: &Path, status: &RecordStatus) {
+    let folder = folder.display();
+    log::info!(
+        "{folder}: {} frames in {} files, {} MiB",
+        status.frames,
+        status.files,
+        status.bytes >> 20
+    );
+    if status.dropped > 0 {
+        log::warn!(
+            "{folder}: {} frames are not in the recording",
+            status.dropped
+        );
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 use super::{
     Failure,
     computer::Computer,
-    replay::{background, configuration},
+    replay::{background, configuration, tell_recorded},
 };
 #[cfg(feature = "cuda")]
 use crate::frame_loop::{CudaBackend, Wanted};
@@ -23,7 +23,12 @@ use crate::{
     realtime::{Realtime, RealtimeError},
     service::{Asked, Attendant, Device, Lifeline, Notifier, Watched, signals},
     sink::{
-        Sink, counters::Counters, fan_out::FanOut, socket::ResultSocket, summary::write_atomically,
+        Full, Sink,
+        counters::Counters,
+        fan_out::FanOut,
+        recorder::{About, Recorder, folder_now},
+        socket::ResultSocket,
+        summary::write_atomically,
     },
     source::{FaultInjector, LiveSource, SourceKind, SyntheticCameras},
     stage::logo::Templates,
@@ -58,7 +63,22 @@ impl From<RealtimeError> for Failure {
 /// # Errors
 /// One clear error and its exit status; what is recorded is complete.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let config = configuration(Some(&args.config), None)?;
+    live(&args.config, |config| {
+        let folder = config.record.folder.as_deref();
+        folder.filter(|_| config.record.enabled).map(folder_now)
+    })
+}
+
+/// The loop on the configuration in a file, recorded into the folder that `record` says.
+///
+/// # Errors
+/// As [`run`].
+pub(super) fn live(
+    path: &Path,
+    record: impl FnOnce(&Config) -> Option<PathBuf>,
+) -> Result<(), Failure> {
+    let config = configuration(Some(path), None)?;
+    let record = record(&config);
     let notifier = Notifier::from_environment();
     notifier.tell("STATUS=starting");
     let service = Service {
@@ -68,12 +88,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         }),
         asked: Arc::default(),
         notifier: &notifier,
+        record,
     };
     // Before any other thread, so that no signal goes by.
     signals::listen(&service.monitor, &service.asked)
         .map_err(|e| Failure::internal(format!("no handler for signals: {e}")))?;
     signals::tell_panics(&service.monitor);
-    let outcome = start(&config, &args.config, &service);
+    let outcome = start(&config, path, &service);
     notifier.tell(match &outcome {
         Ok(()) => "STOPPING=1\nSTATUS=stopped",
         Err(_) => "STOPPING=1\nSTATUS=failed",
@@ -86,6 +107,8 @@ struct Service<'a> {
     monitor: Arc<Monitor>,
     asked: Arc<Asked>,
     notifier: &'a Notifier,
+    /// Where a recording goes.
+    record: Option<PathBuf>,
 }
 
 fn start(config: &Config, path: &Path, service: &Service<'_>) -> Result<(), Failure> {
@@ -158,6 +181,19 @@ fn attend(
         traffic = Some(socket.traffic());
         sinks = sinks.with("socket", socket);
     }
+    let mut recording = None;
+    if let Some(folder) = &service.record {
+        let about = About {
+            config: config.to_toml(),
+            config_hash: format!("{:016x}", config.hash()),
+            backend: computer.name().into(),
+            ..About::default()
+        };
+        let recorder = Recorder::create(folder, &config.record, about, Full::Drop)?;
+        log::info!("recording into {}", folder.display());
+        recording = Some(recorder.monitor());
+        sinks = sinks.with("recorder", recorder);
+    }
     // Last: who is told that it is ready finds the result where it belongs.
     sinks = sinks.with("service manager", lifeline.sink());
     let watched = Watched {
@@ -165,6 +201,7 @@ fn attend(
         counters: &counters,
         lifeline: &lifeline,
         traffic: traffic.as_deref(),
+        recording: recording.as_ref(),
         asked: &service.asked,
     };
     let attendant = Attendant::new(
@@ -192,7 +229,11 @@ fn attend(
         ended.store(true, Ordering::Relaxed);
         beside.thread().unpark();
         ran
-    })?;
+    });
+    if let (Some(folder), Some(recording)) = (&service.record, &recording) {
+        tell_recorded(folder, &recording.status());
+    }
+    let background = background?;
     if let (Some(snapshot), Some(path)) = (background, &config.foreground.snapshot) {
         write_atomically(path, &snapshot)?;
     }

@@ -1,7 +1,7 @@
 //! What computes: the CPU, a GPU, in tests a pretence.
 use crate::{
     frame::{FrameId, Outcome, StageTiming, Timestamp, Timing},
-    stage::foreground::SnapshotError,
+    stage::{foreground::SnapshotError, state::StateError},
 };
 
 use super::{Clock, Doing, Probe, Slot, StageId};
@@ -65,6 +65,75 @@ pub trait Backend {
     /// What was learnt of the background, for a later run; `None` where nothing learns.
     fn snapshot(&self) -> Option<Vec<u8>> {
         None
+    }
+
+    /// Appends all that its stages have learnt from earlier frames, for [`Backend::load`]: a
+    /// recording that begins here gives the results that the loop gives from here on. False
+    /// where the backend can't say it; nothing is appended then.
+    fn save(&self, _to: &mut Vec<u8>) -> bool {
+        false
+    }
+
+    /// Takes up what a backend of the same shape and configuration has saved.
+    ///
+    /// # Errors
+    /// Why the state is refused; stages that are named in the error, and those after them, are
+    /// as freshly built then.
+    fn load(&mut self, _state: &[u8]) -> Result<(), StateError> {
+        Err(StateError::Unknown(format!("{} keeps none", self.name())))
+    }
+}
+
+/// The saved states of a backend: one section a stage, of a name, a length and bytes.
+pub(super) mod sections {
+    use super::{StageId, StateError};
+    use crate::stage::{
+        Stage,
+        state::{StateReader, StateWriter},
+    };
+
+    /// Appends the section of a stage.
+    pub fn save(to: &mut Vec<u8>, stage: StageId, plan: &impl Stage) {
+        let name = stage.name();
+        to.push(name.len() as u8);
+        to.extend_from_slice(name.as_bytes());
+        let at = to.len();
+        to.extend_from_slice(&[0; 4]);
+        plan.save(&mut StateWriter(to));
+        let length = (to.len() - at - 4) as u32;
+        to[at..at + 4].copy_from_slice(&length.to_le_bytes());
+    }
+
+    /// Loads the section of a stage; a stage that has none there stays as it is.
+    pub fn load(state: &[u8], stage: StageId, plan: &mut impl Stage) -> Result<(), StateError> {
+        let name = stage.name();
+        for section in sections(state) {
+            let (found, bytes) = section?;
+            if found == name.as_bytes() {
+                return plan.load(&mut StateReader::new(name, bytes));
+            }
+        }
+        Ok(())
+    }
+
+    fn sections(mut rest: &[u8]) -> impl Iterator<Item = Result<(&[u8], &[u8]), StateError>> {
+        std::iter::from_fn(move || {
+            if rest.is_empty() {
+                return None;
+            }
+            let section = (|| {
+                let (&length, more) = rest.split_first()?;
+                let (name, more) = more.split_at_checked(length.into())?;
+                let (&length, more) = more.split_first_chunk::<4>()?;
+                let (bytes, more) = more.split_at_checked(u32::from_le_bytes(length) as usize)?;
+                rest = more;
+                Some((name, bytes))
+            })();
+            if section.is_none() {
+                rest = &[];
+            }
+            Some(section.ok_or_else(|| StateError::Unknown("it is cut short".into())))
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The stereo chain and the mono chain as one backend.
 use super::{Backend, BackendError, Laps, Slot, Unit};
-use crate::stage::foreground::SnapshotError;
+use crate::stage::{foreground::SnapshotError, state::StateError};
 
 /// Two backends one after the other on the same slot: what computes the street, then what
 /// computes from the mono image. A drive may lack either.
@@ -84,5 +84,21 @@ impl<S: Backend, M: Backend> Backend for Chain<S, M> {
     fn snapshot(&self) -> Option<Vec<u8>> {
         let street = self.street.as_ref().and_then(Backend::snapshot);
         street.or_else(|| self.mono.as_ref().and_then(Backend::snapshot))
+    }
+
+    /// Only whole: with the state of one of the two no frame would come out as it did.
+    fn save(&self, to: &mut Vec<u8>) -> bool {
+        let length = to.len();
+        let street = self.street.as_ref().is_none_or(|s| s.save(to));
+        let whole = street && self.mono.as_ref().is_none_or(|m| m.save(to));
+        if !whole {
+            to.truncate(length);
+        }
+        whole
+    }
+
+    fn load(&mut self, state: &[u8]) -> Result<(), StateError> {
+        self.street.as_mut().map_or(Ok(()), |s| s.load(state))?;
+        self.mono.as_mut().map_or(Ok(()), |m| m.load(state))
     }
 }

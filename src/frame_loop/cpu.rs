@@ -6,11 +6,15 @@ use crate::{
     stage::{
         Stage as _, egomotion, foreground, logo,
         rectify::{self, Rectified},
-        road, stereo, stixel,
+        road,
+        state::StateError,
+        stereo, stixel,
     },
 };
 
-use super::{Backend, BackendError, Laps, Slot, StageId, Unit, slot::StreetSlot};
+use super::{
+    Backend, BackendError, Laps, Slot, StageId, Unit, backend::sections, slot::StreetSlot,
+};
 
 /// On the CPU each stage is a unit of its own.
 const fn unit(stage: StageId) -> Unit {
@@ -211,6 +215,15 @@ impl Backend for CpuBackend {
 
     fn withdraw(&mut self, _unit: usize, _slot: &mut Slot) {
         // No unit of this backend is optional.
+    }
+
+    fn save(&self, to: &mut Vec<u8>) -> bool {
+        sections::save(to, StageId::Road, &self.road);
+        true
+    }
+
+    fn load(&mut self, state: &[u8]) -> Result<(), StateError> {
+        sections::load(state, StageId::Road, &mut self.road)
     }
 }
 

@@ -11,10 +11,11 @@ use crate::{
         foreground::{self, SnapshotError},
         logo::{self, Templates},
         rectify::Rectified,
+        state::StateError,
     },
 };
 
-use super::{Backend, BackendError, ChainError, Laps, Slot, StageId, Unit};
+use super::{Backend, BackendError, ChainError, Laps, Slot, StageId, Unit, backend::sections};
 
 /// What the mono images of a drive look like, and what is to be computed from them.
 #[derive(Clone, Debug)]
@@ -183,6 +184,28 @@ impl Backend for CpuMono {
         self.still
             .as_ref()
             .map(|(_, foreground)| foreground.snapshot())
+    }
+
+    fn save(&self, to: &mut Vec<u8>) -> bool {
+        if let Some((egomotion, foreground)) = &self.still {
+            sections::save(to, StageId::Egomotion, egomotion);
+            sections::save(to, StageId::Foreground, foreground);
+        }
+        if let Some(logo) = &self.logo {
+            sections::save(to, StageId::Logo, logo);
+        }
+        true
+    }
+
+    fn load(&mut self, state: &[u8]) -> Result<(), StateError> {
+        if let Some((egomotion, foreground)) = &mut self.still {
+            sections::load(state, StageId::Egomotion, egomotion)?;
+            sections::load(state, StageId::Foreground, foreground)?;
+        }
+        match &mut self.logo {
+            Some(logo) => sections::load(state, StageId::Logo, logo),
+            None => Ok(()),
+        }
     }
 }
 

@@ -264,6 +264,12 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
         let spent = mem::replace(&mut self.slot.set, set);
         self.slot.result.health = self.monitor.map(|m| m.health.get()).unwrap_or_default();
         self.slot.result.health.cameras = source.cameras();
+        if let Some(room) = sink.state_room(self.slot.set.id) {
+            room.clear();
+            if !self.backend.save(room) {
+                room.clear();
+            }
+        }
         self.compute(arrival)?;
         self.mark(Doing::Publishing, self.slot.result.id);
         let outcome = sink.frame(self.slot.view(), &self.slot.result);

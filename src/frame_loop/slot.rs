@@ -68,6 +68,7 @@ impl Slot {
             left: rectified.map(|r| &r.left),
             left_rgb: rectified.and_then(|r| r.left_rgb.as_ref()),
             mono: self.set.mono.as_ref().and_then(|m| m.usable()),
+            set: Some(&self.set),
         }
     }
 }

@@ -77,7 +77,7 @@ impl Picture {
     }
 
     /// Becomes 8-bit grey of this size; keeps its memory when it was that already.
-    fn as_grey8(&mut self, size: Size) -> &mut Image<u8> {
+    pub(crate) fn as_grey8(&mut self, size: Size) -> &mut Image<u8> {
         if !matches!(self, Self::Grey8(image) if image.size() == size) {
             *self = Self::Grey8(Image::new(size.width, size.height));
         }
@@ -88,7 +88,7 @@ impl Picture {
     }
 
     /// As [`Picture::as_grey8`], 16-bit grey.
-    fn as_grey16(&mut self, size: Size) -> &mut Image<u16> {
+    pub(crate) fn as_grey16(&mut self, size: Size) -> &mut Image<u16> {
         if !matches!(self, Self::Grey16(image) if image.size() == size) {
             *self = Self::Grey16(Image::new(size.width, size.height));
         }
@@ -99,7 +99,7 @@ impl Picture {
     }
 
     /// As [`Picture::as_grey8`], colour.
-    fn as_rgb8(&mut self, size: Size) -> &mut Rgb {
+    pub(crate) fn as_rgb8(&mut self, size: Size) -> &mut Rgb {
         if !matches!(self, Self::Rgb8(image) if image.size() == size) {
             *self = Self::Rgb8(Image::new(size.width, size.height));
         }
@@ -159,7 +159,7 @@ fn kind_of(bytes: &[u8]) -> Result<Kind, PictureError> {
 }
 
 /// Refuses sizes that no memory should be taken for.
-fn checked(width: u64, height: u64) -> Result<Size, PictureError> {
+pub(crate) fn checked(width: u64, height: u64) -> Result<Size, PictureError> {
     if width == 0 || height == 0 {
         return Err(PictureError::Format(format!(
             "a picture of {width}x{height} px has no pixels"
@@ -226,7 +226,8 @@ pub fn decode(bytes: &[u8]) -> Result<Picture, PictureError> {
     Ok(picture)
 }
 
-fn decode_into(
+/// As [`decode`], into memory that is kept; `line` is for rows on the way.
+pub(crate) fn decode_into(
     bytes: &[u8],
     line: &mut Vec<u8>,
     picture: &mut Picture,

@@ -12,7 +12,7 @@ use crate::{
     frame::{CameraStates, Gap, Health, Timestamp},
     frame_loop::{Clock, Doing, Monitor, Sight},
     realtime::{PageFaults, page_faults},
-    sink::{counters::Counters, socket::Traffic},
+    sink::{counters::Counters, recorder::RecordMonitor, socket::Traffic},
 };
 
 /// From one look at the loop to the next.
@@ -35,6 +35,8 @@ pub struct Watched<'a, C> {
     pub lifeline: &'a Lifeline<'a, C>,
     /// Who reads the results.
     pub traffic: Option<&'a Traffic>,
+    /// How the recording stands, where there is one.
+    pub recording: Option<&'a RecordMonitor>,
     /// What signals have asked for.
     pub asked: &'a Asked,
 }
@@ -228,7 +230,12 @@ impl<'a, C: Clock> Attendant<'a, C> {
         let Some(path) = &self.metrics else {
             return;
         };
-        let text = metrics::text(self.watched.counters, self.watched.traffic, report);
+        let text = metrics::text(
+            self.watched.counters,
+            self.watched.traffic,
+            self.watched.recording.map(RecordMonitor::status).as_ref(),
+            report,
+        );
         if let Err(e) = metrics::replace(path, &text)
             && let Some(n) = self.metrics_failed.note(1, now)
         {

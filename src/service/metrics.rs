@@ -7,12 +7,18 @@ use crate::{
     frame_loop::StageId,
     sink::{
         counters::{BUCKETS_US, Counters, Durations},
+        recorder::RecordStatus,
         socket::Traffic,
     },
 };
 
 /// The text of the file.
-pub fn text(counters: &Counters, traffic: Option<&Traffic>, report: &Report) -> String {
+pub fn text(
+    counters: &Counters,
+    traffic: Option<&Traffic>,
+    recording: Option<&RecordStatus>,
+    report: &Report,
+) -> String {
     let mut t = Text(String::with_capacity(16 * 1024));
     let version = env!("CARGO_PKG_VERSION");
     t.head("roadloop_info", "gauge", "Version.");
@@ -87,6 +93,35 @@ pub fn text(counters: &Counters, traffic: Option<&Traffic>, report: &Report) -> 
             ),
         ] {
             let name = format!("roadloop_socket_{name}");
+            t.head(&name, kind, help);
+            t.value(&name, "", value);
+        }
+    }
+    if let Some(recording) = recording {
+        let stopped = u64::from(recording.stopped.is_some());
+        for (name, kind, help, value) in [
+            (
+                "frames_total",
+                "counter",
+                "Frames recorded.",
+                recording.frames,
+            ),
+            (
+                "dropped_total",
+                "counter",
+                "Frames that are not in the recording.",
+                recording.dropped,
+            ),
+            (
+                "files_total",
+                "counter",
+                "Files begun.",
+                recording.files.into(),
+            ),
+            ("bytes_total", "counter", "Bytes written.", recording.bytes),
+            ("stopped", "gauge", "1 where it ended by itself.", stopped),
+        ] {
+            let name = format!("roadloop_recording_{name}");
             t.head(&name, kind, help);
             t.value(&name, "", value);
         }
@@ -214,7 +249,7 @@ mod tests {
             frames_ready: 2000,
             ..Report::default()
         };
-        let text = text(&counted(), Some(&Traffic::default()), &report);
+        let text = text(&counted(), Some(&Traffic::default()), None, &report);
         for line in [
             "roadloop_frames_total 1",
             "roadloop_gaps_total{gap=\"dropped\"} 1",
@@ -242,7 +277,7 @@ mod tests {
 
     #[test]
     fn each_name_has_its_head_once_and_before_its_values() {
-        let text = text(&counted(), None, &Report::default());
+        let text = text(&counted(), None, None, &Report::default());
         let mut seen = std::collections::HashSet::new();
         let mut current = String::new();
         for line in text.lines() {

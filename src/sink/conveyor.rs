@@ -6,6 +6,7 @@
 use std::{
     collections::VecDeque,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 #[derive(Debug)]
@@ -121,6 +122,35 @@ impl<T> Writer<T> {
     pub fn give_back(&self, written: Box<T>) {
         self.0.state().free.push(written);
         self.0.freed.notify_one();
+    }
+}
+
+/// What a writer gets that does not wait for ever.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Received<T> {
+    /// The next filled box.
+    Filled(Box<T>),
+    /// None came in time.
+    Nothing,
+    /// No more will come.
+    Closed,
+}
+
+impl<T> Writer<T> {
+    /// The next filled box, waiting for it no longer than `most`.
+    pub fn next_within(&self, most: Duration) -> Received<T> {
+        let state = self.0.state();
+        let waits = |s: &mut State<T>| s.queue.is_empty() && !s.closed;
+        let (mut state, _) = self
+            .0
+            .filled
+            .wait_timeout_while(state, most, waits)
+            .unwrap_or_else(PoisonError::into_inner);
+        match state.queue.pop_front() {
+            Some(filled) => Received::Filled(filled),
+            None if state.closed => Received::Closed,
+            None => Received::Nothing,
+        }
     }
 }
 

@@ -52,6 +52,12 @@ impl Sink for FanOut<'_> {
         Ok(())
     }
 
+    /// At most one of them keeps what the stages have learnt.
+    fn state_room(&mut self, next: FrameId) -> Option<&mut Vec<u8>> {
+        let sinks = self.sinks.iter_mut().filter_map(|(_, sink)| sink.as_mut());
+        sinks.into_iter().find_map(|sink| sink.state_room(next))
+    }
+
     fn frame(&mut self, view: View<'_>, result: &FrameResult) -> Result<(), SinkError> {
         self.each(|sink| sink.frame(view, result));
         Ok(())

@@ -9,6 +9,7 @@
 //! | [`pictures`] | the thread that writes pictures |
 //! | [`counters`] | what a live loop has done, for the threads that watch it |
 //! | [`fan_out`] | several sinks as one |
+//! | [`recorder`] | MCAP files of what came in and what came out |
 //! | `conveyor` | boxes that go round between the loop and such a thread |
 //! | [`socket`] | lists to other processes |
 //! | [`folder`] | all of these as the folder of a replay |
@@ -21,6 +22,7 @@ pub mod fan_out;
 pub mod folder;
 pub mod overlay;
 pub mod pictures;
+pub mod recorder;
 pub mod report;
 mod save;
 pub mod socket;
@@ -32,7 +34,12 @@ pub use folder::{FolderOptions, ReplayFolder, check_apart, is_result};
 pub use pictures::{Full, PictureWriter};
 pub use save::{Save, SaveError, SaveSet};
 
-use crate::frame::{Camera, FrameId, FrameResult, Gap, Image, MonoImage, PixelKind, Rgb, Size};
+use crate::{
+    calib::Rig,
+    frame::{
+        Camera, FrameId, FrameResult, FrameSet, Gap, Image, Mask, MonoImage, PixelKind, Rgb, Size,
+    },
+};
 
 /// The images that a result belongs to, for sinks that show them.
 #[derive(Clone, Copy, Default)]
@@ -45,6 +52,8 @@ pub struct View<'a> {
     /// The mono camera's, which foreground and logos belong to; `None` where this frame has
     /// none. Without a mono camera they belong to the left image.
     pub mono: Option<&'a MonoImage>,
+    /// What came in: the pictures before rectification.
+    pub set: Option<&'a FrameSet>,
 }
 
 /// What the frames to come look like.
@@ -60,6 +69,12 @@ pub struct Announced<'a> {
     pub mono: Option<(PixelKind, Size)>,
     /// The names of the logos that results tell by number.
     pub logo_names: &'a [String],
+    /// A frame set of their shape, for sinks that keep what came in.
+    pub set: Option<&'a FrameSet>,
+    /// The cameras of the pictures as they come in; `None` on a mono drive.
+    pub rig: Option<&'a Rig>,
+    /// Pixels of the left picture that are never used.
+    pub mask: Option<&'a Mask>,
 }
 
 impl<'a> Announced<'a> {
@@ -71,6 +86,9 @@ impl<'a> Announced<'a> {
             colour,
             mono: None,
             logo_names: &[],
+            set: None,
+            rig: None,
+            mask: None,
         }
     }
 }
@@ -83,6 +101,12 @@ pub trait Sink {
     /// When what is needed for the frames to come can't be made.
     fn begin(&mut self, _announced: &Announced<'_>) -> Result<(), SinkError> {
         Ok(())
+    }
+
+    /// Asked before a frame is computed: room for what the stages have learnt up to then, where
+    /// the sink wants it. Left empty where the backend can't say.
+    fn state_room(&mut self, _next: FrameId) -> Option<&mut Vec<u8>> {
+        None
     }
 
     /// Takes the result of a frame.

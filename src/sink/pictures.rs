@@ -217,6 +217,7 @@ impl Painter {
                         left: job.left.as_ref(),
                         left_rgb: job.left_rgb.as_ref(),
                         mono: job.mono.as_ref().filter(|_| job.mono_there),
+                        set: None,
                     };
                     png::write_rgb(&path, self.overlay.draw(view, result))
                 }

@@ -3,7 +3,7 @@ use std::{io::ErrorKind, path::Path};
 
 use super::{
     Drive, FrameFiles, MonoSegment, Segment, StereoFiles, StereoSegment, drive::Stored,
-    prefetch::WARNINGS, prepare::Prepare,
+    mcap::RecordedLoader, prefetch::WARNINGS, prepare::Prepare,
 };
 use crate::frame::{FrameSet, Gap, INVALID, Image, MonoFrame, MonoImage, Size, StereoFrame};
 use crate::picture::{Picture, PictureError, PictureReader};
@@ -31,6 +31,7 @@ pub(super) struct Loader {
     stereo: Option<StereoLoader>,
     mono: Option<MonoLoader>,
     reader: PictureReader,
+    recorded: Option<RecordedLoader>,
 }
 
 struct StereoLoader {
@@ -65,6 +66,7 @@ impl Loader {
                 faults: 0,
             }),
             reader: PictureReader::new(),
+            recorded: drive.recording.clone().map(RecordedLoader::new),
         }
     }
 
@@ -97,6 +99,11 @@ impl Loader {
     pub fn load(&mut self, files: &FrameFiles, set: &mut FrameSet) -> Result<(), Fault> {
         set.id = files.id;
         set.speed_mps = files.speed_mps;
+        if let Some(recorded) = &mut self.recorded {
+            let stereo = self.stereo.as_ref().map(|s| &s.segment);
+            let mono = self.mono.as_ref().map(|m| &m.segment);
+            return recorded.load(files.id.index, (stereo, mono), set);
+        }
         if let (Some(loader), Some(files), Some(frame)) =
             (&mut self.stereo, &files.stereo, &mut set.stereo)
         {
@@ -121,6 +128,15 @@ impl Loader {
             }
             loaded => loaded,
         }
+    }
+}
+
+/// A frame set of the shape of a segment's.
+pub fn frame_set(segment: &Segment) -> FrameSet {
+    FrameSet {
+        stereo: segment.stereo.as_ref().map(StereoSegment::frame),
+        mono: segment.mono.as_ref().map(MonoSegment::frame),
+        ..FrameSet::default()
     }
 }
 

@@ -1,7 +1,7 @@
 //! A drive in words, for `roadloop check drive`.
 use std::{fmt::Write as _, io::ErrorKind, path::Path};
 
-use super::{Drive, FrameFiles, MonoSegment, SPEED, Segment, StereoSegment};
+use super::{Drive, FrameFiles, MonoSegment, SPEED, Segment, StereoSegment, mcap::Recording};
 use crate::picture::{self, PictureError};
 use crate::{
     calib::Rig,
@@ -61,13 +61,18 @@ pub fn describe(drive: &Drive) -> String {
             &format!("{SPEED}: known for {known} of {} frames", frames.len()),
         );
     }
+    let recording = drive.recording.as_deref();
     let gaps: Vec<_> = drive
         .segments()
         .iter()
         .flat_map(|s| frames[drive.slots(s)].iter().map(move |f| (s, f)))
-        .filter_map(|(segment, files)| Some((files, foreseen(segment, files)?)))
+        .filter_map(|(segment, files)| Some((files, foreseen(recording, segment, files)?)))
         .collect();
-    let told = "by names and heads of the files; what is damaged inside shows in a replay";
+    let told = if recording.is_some() {
+        "as recorded; what is damaged inside shows in a replay"
+    } else {
+        "by names and heads of the files; what is damaged inside shows in a replay"
+    };
     line("gaps", &format!("{} ({told})", gaps.len()));
     for (files, (gap, reason)) in gaps.iter().take(LISTED) {
         line("", &format!("frame {}: {gap}: {reason}", files.id.index));
@@ -121,7 +126,11 @@ fn camera(rig: &Rig) -> String {
 }
 
 /// The gap that the heads of a frame's files show.
-fn foreseen(segment: &Segment, files: &FrameFiles) -> Option<(Gap, String)> {
+fn foreseen(
+    recording: Option<&Recording>,
+    segment: &Segment,
+    files: &FrameFiles,
+) -> Option<(Gap, String)> {
     let check = |path: &Path, expected: Size| {
         let (gap, reason) = match picture::size(path) {
             Ok(size) if size == expected => return None,
@@ -133,6 +142,9 @@ fn foreseen(segment: &Segment, files: &FrameFiles) -> Option<(Gap, String)> {
         };
         Some((gap, format!("{}: {reason}", path.display())))
     };
+    if let Some(recording) = recording {
+        return recording.foreseen(files.id.index);
+    }
     let stereo = segment.stereo.as_ref().zip(files.stereo.as_ref());
     let stereo = stereo.and_then(|(segment, files)| {
         [

@@ -9,6 +9,7 @@ use std::{
 use super::{
     DriveKind, DriveOptions, FrameFiles, SourceError, StereoFiles,
     layout::{self, Layout, OwnCalibration, Times},
+    mcap::{self, Recording},
     options::MaskSource,
     prepare::{Prepare, mask_of_polygons},
     speed,
@@ -85,6 +86,7 @@ pub struct Drive {
     mono_times: String,
     speeds: bool,
     pub(super) stored: Stored,
+    pub(super) recording: Option<Arc<Recording>>,
 }
 
 impl Drive {
@@ -100,6 +102,9 @@ impl Drive {
         options.input.validate()?;
         options.source.validate()?;
         options.mono.validate()?;
+        if mcap::is_recording(path) {
+            return mcap::open(path, options);
+        }
         let Layout {
             kind,
             mut frames,
@@ -128,6 +133,7 @@ impl Drive {
                 scale: options.source.disparity_scale,
                 zero_is_measured: options.zero_is_measured,
             },
+            recording: None,
         };
         if let DriveKind::Mono(_) = kind {
             drive.frames = frames[range.clone()].into();
@@ -160,6 +166,42 @@ impl Drive {
         drive.segments = segments.into();
         drive.calibration = calibration;
         Ok(drive)
+    }
+
+    /// The drive of a recording that has been read through.
+    #[expect(clippy::too_many_arguments, reason = "as many as a drive has fields")]
+    pub(super) fn of_recording(
+        kind: DriveKind,
+        path: &Path,
+        recording: Recording,
+        frames: Vec<FrameFiles>,
+        segments: Vec<Segment>,
+        total: usize,
+        times: String,
+        calibration: String,
+        mono_times: String,
+    ) -> Self {
+        Self {
+            kind,
+            path: path.into(),
+            speeds: frames.iter().any(|f| f.speed_mps.is_some()),
+            frames: frames.into(),
+            segments: segments.into(),
+            total,
+            times,
+            calibration,
+            mono_times,
+            stored: Stored {
+                scale: None,
+                zero_is_measured: true,
+            },
+            recording: Some(Arc::new(recording)),
+        }
+    }
+
+    /// What the stages had learnt before the first frame, where a recording begins there.
+    pub fn state(&self) -> Option<Vec<u8>> {
+        self.recording.as_ref()?.state()
     }
 
     /// The parts of one size and rig, and where the calibration comes from.
@@ -283,7 +325,7 @@ impl Drive {
 
     /// Whether it has no stereo camera.
     pub fn is_mono(&self) -> bool {
-        matches!(self.kind, DriveKind::Mono(_))
+        matches!(self.kind, DriveKind::Mono(_) | DriveKind::MonoRecording)
     }
 
     /// Where the time stamps of a mono camera beside the stereo camera come from, and how near a
@@ -313,7 +355,7 @@ fn prepare(options: &DriveOptions, path: &Path, size: Size) -> Result<Prepare, S
     within_bounds(options.input.prepare(size)?, path, "input")
 }
 
-fn within_bounds(
+pub(super) fn within_bounds(
     prepare: Prepare,
     path: &Path,
     section: &'static str,
@@ -351,7 +393,10 @@ fn mono_segment(options: &DriveOptions, path: &Path) -> Result<MonoSegment, Sour
 }
 
 /// The frames asked for; an end beyond the drive is its end.
-fn part(asked: Option<Range<usize>>, frames: usize) -> Result<Range<usize>, SourceError> {
+pub(super) fn part(
+    asked: Option<Range<usize>>,
+    frames: usize,
+) -> Result<Range<usize>, SourceError> {
     let asked = asked.unwrap_or(0..frames);
     let range = asked.start..asked.end.min(frames);
     if range.is_empty() {
@@ -451,7 +496,7 @@ fn same(a: &Rig, b: &Rig) -> bool {
         && a.raw_pair() == b.raw_pair()
 }
 
-fn adjusted(rig: &Rig, size: Size, prepare: &Prepare) -> Rig {
+pub(super) fn adjusted(rig: &Rig, size: Size, prepare: &Prepare) -> Rig {
     let part = prepare.part;
     let cut = Size::new(part.width, part.height);
     let mut rig = if cut == size {
@@ -534,7 +579,7 @@ impl Rigs {
     }
 }
 
-fn read_rig(path: &Path, pair: calib::Pair) -> Result<Rig, SourceError> {
+pub(super) fn read_rig(path: &Path, pair: calib::Pair) -> Result<Rig, SourceError> {
     // A file that is not there is another failure than one that is wrong.
     std::fs::metadata(path).map_err(|error| SourceError::Io {
         path: path.into(),
@@ -544,14 +589,14 @@ fn read_rig(path: &Path, pair: calib::Pair) -> Result<Rig, SourceError> {
 }
 
 /// The masks of `[input]`, for pictures of each size.
-enum Masks {
+pub(super) enum Masks {
     None,
     Polygons(Vec<Vec<[f64; 2]>>),
     Picture(PathBuf, Mask),
 }
 
 impl Masks {
-    fn new(options: &DriveOptions) -> Result<Self, SourceError> {
+    pub(super) fn new(options: &DriveOptions) -> Result<Self, SourceError> {
         Ok(match &options.input.mask {
             None => Self::None,
             Some(MaskSource::Polygon(polygon)) => Self::Polygons(vec![polygon.clone()]),
@@ -575,7 +620,7 @@ impl Masks {
         })
     }
 
-    fn of(&self, size: Size, prepare: &Prepare) -> Result<Option<Mask>, SourceError> {
+    pub(super) fn of(&self, size: Size, prepare: &Prepare) -> Result<Option<Mask>, SourceError> {
         match self {
             Self::None => Ok(None),
             Self::Polygons(polygons) => {

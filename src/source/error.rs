@@ -130,6 +130,14 @@ pub enum SourceError {
         /// What was found and what was expected.
         text: String,
     },
+    /// A recording can't be replayed.
+    #[error("{}: {text}", path.display())]
+    Recording {
+        /// The file, or the folder.
+        path: PathBuf,
+        /// What was found and what was expected.
+        text: String,
+    },
     /// A key of the configuration does not fit.
     #[error("{section}.{key}: {text}")]
     Config {
@@ -193,6 +201,7 @@ impl SourceError {
             | Self::TooLarge { .. }
             | Self::Picture { .. }
             | Self::FirstFrame { .. }
+            | Self::Recording { .. }
             | Self::Table { .. } => ExitKind::Data,
             Self::Config { .. } => ExitKind::Configuration,
         }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use super::Source;
 use crate::{
     calib::Rig,
-    frame::{PixelKind, Size},
+    frame::{FrameSet, MonoFrame, PixelKind, Rgb, Size, StereoFrame},
 };
 
 /// `[source] kind`: where the frames of `roadloop run` come from.
@@ -26,6 +26,20 @@ pub struct LiveShape {
     pub stereo: Option<(Size, bool)>,
     /// Kind and size of the mono images; `None` without a mono camera.
     pub mono: Option<(PixelKind, Size)>,
+}
+
+impl LiveShape {
+    /// A frame set of this shape, all black.
+    pub fn frame_set(&self) -> FrameSet {
+        FrameSet {
+            stereo: self.stereo.map(|(size, colour)| StereoFrame {
+                left_rgb: colour.then(|| Rgb::new(size.width, size.height)),
+                ..StereoFrame::new(size)
+            }),
+            mono: self.mono.map(|(kind, size)| MonoFrame::new(kind, size)),
+            ..FrameSet::default()
+        }
+    }
 }
 
 /// Frames from now: stamped with the monotonic clock ([`crate::frame_loop::MonotonicClock`]).

@@ -26,6 +26,7 @@ mod error;
 mod fault;
 mod layout;
 mod live;
+mod mcap;
 mod options;
 mod pairing;
 mod prefetch;
@@ -34,6 +35,7 @@ mod speed;
 pub mod synth;
 mod synthetic;
 
+pub use decode::frame_set;
 pub use describe::describe;
 pub use drive::{Drive, MonoSegment, Segment, StereoSegment};
 pub use error::{ExitKind, SourceError};
@@ -41,7 +43,7 @@ pub use fault::{FaultConfig, FaultInjector};
 pub use layout::{DriveKind, FrameFiles, MonoFile, StereoFiles, number_of};
 pub use live::{LiveShape, LiveSource, SourceKind};
 pub use options::{
-    CameraPair, Crop, DriveOptions, InputConfig, MaskSource, MonoConfig, SourceConfig,
+    CameraPair, Crop, DriveOptions, InputConfig, MaskSource, MonoConfig, SourceConfig, Topics,
 };
 pub use prefetch::Prefetch;
 pub use speed::{SPEED, SPEED_TOLERANCE_NS};

@@ -84,6 +84,30 @@ pub struct SourceConfig {
     /// Which two cameras, where a drive has several pairs; else the grey ones where there are
     /// any.
     pub pair: Option<CameraPair>,
+    /// Which topics of a recording (MCAP) are the cameras; else they are found by their
+    /// `CameraInfo`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topics: Option<Topics>,
+}
+
+/// Topics of a recording.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Topics {
+    /// Pictures of the left camera: `sensor_msgs/msg/Image` or `CompressedImage`.
+    pub left: String,
+    /// Those of the right one.
+    pub right: String,
+    /// `sensor_msgs/msg/CameraInfo` of the left camera; else the `camera_info` beside its
+    /// pictures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_info: Option<String>,
+    /// That of the right one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub right_info: Option<String>,
+    /// Pictures of a mono camera.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mono: Option<String>,
 }
 
 impl Default for SourceConfig {
@@ -93,6 +117,7 @@ impl Default for SourceConfig {
             rate_hz: 10.0,
             disparity_scale: None,
             pair: None,
+            topics: None,
         }
     }
 }

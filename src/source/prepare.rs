@@ -33,6 +33,20 @@ pub(super) struct Prepare {
 }
 
 impl Prepare {
+    /// Leaves pictures of this size as they are.
+    pub fn nothing(size: Size) -> Self {
+        Self {
+            part: Crop {
+                x: 0,
+                y: 0,
+                width: size.width,
+                height: size.height,
+            },
+            scale_down: 1,
+            shift_bits: 8,
+        }
+    }
+
     /// The size of the images.
     pub fn size(&self) -> Size {
         Size::new(

@@ -18,6 +18,7 @@ pub mod forest;
 pub mod logo;
 pub mod rectify;
 pub mod road;
+pub mod state;
 pub mod stereo;
 pub mod stixel;
 
@@ -36,4 +37,16 @@ pub trait Stage {
 
     /// Forgets everything learnt from earlier frames, as if freshly built.
     fn reset(&mut self) {}
+
+    /// Appends what it has learnt from earlier frames; nothing where it learns nothing.
+    fn save(&self, _to: &mut state::StateWriter<'_>) {}
+
+    /// Takes up what a plan of the same shape and parameters has saved: from here on its results
+    /// are the other's.
+    ///
+    /// # Errors
+    /// Why the state is refused; the plan is as freshly built then.
+    fn load(&mut self, from: &mut state::StateReader<'_>) -> Result<(), state::StateError> {
+        from.end()
+    }
 }

@@ -5,6 +5,8 @@ mod opencv;
 mod single;
 mod yaml;
 
+pub use single::of_camera_infos;
+
 use std::path::{Path, PathBuf};
 
 use self::{

@@ -1,4 +1,6 @@
 //! Formats that describe one camera at a time: Kalibr (several in a file), EuRoC, ROS.
+use std::path::Path;
+
 use nalgebra::{Matrix3, Vector3};
 
 use super::{
@@ -9,6 +11,7 @@ use super::{
 use crate::{
     calib::{CalibError, Distortion, Format, Given, Lens, Pair, RawPair, Rig},
     frame::Size,
+    recording::message::CameraInfo,
 };
 
 /// One camera of a rig.
@@ -71,6 +74,50 @@ pub(super) fn ros<'a>(doc: Doc<'a>) -> Result<Single<'a>, CalibError> {
         size,
         place: Place::Rectified(rotation, p.matrix(3, 4)?, At::of(&p)),
     })
+}
+
+/// The rig of two cameras that messages describe, of these `topics` in `file`. `rectified`: their
+/// pictures have been rectified, and only the projection matrices count.
+///
+/// # Errors
+/// With the topic and the field, what was found and what was expected.
+pub fn of_camera_infos(
+    file: &Path,
+    topics: [&str; 2],
+    infos: [&CameraInfo; 2],
+    rectified: bool,
+) -> Result<Rig, CalibError> {
+    let at = |i: usize, field: &str| At {
+        file,
+        key: format!("{} {field}", topics[i]),
+    };
+    let ats = [at(0, "P"), at(1, "P")];
+    let [left, right] = infos.map(|info| (info.size.area() > 0).then_some(info.size));
+    let size = checks::common_size(&ats[1], left, right)?;
+    if rectified {
+        let p = checks::projections([&ats[0], &ats[1]], [&infos[0].p, &infos[1].p], 1.0)?;
+        return Ok(checks::rectified_rig(&p, size, Format::RosCameraInfo));
+    }
+    let single = |i: usize| -> Result<Single<'_>, CalibError> {
+        let info = infos[i];
+        // Drivers leave the name of an ideal lens empty, with or without zeros.
+        let model = Some(info.distortion_model.as_str()).filter(|m| !m.is_empty());
+        Ok(Single {
+            format: Format::RosCameraInfo,
+            at: ats[i].clone(),
+            lens: Lens {
+                pinhole: checks::camera_matrix(&at(i, "K"), &info.k)?,
+                distortion: checks::distortion(&at(i, "D"), model, &info.d)?,
+            },
+            size,
+            place: Place::Rectified(
+                checks::rotation(&at(i, "R"), &info.r)?,
+                info.p,
+                ats[i].clone(),
+            ),
+        })
+    };
+    pair(single(0)?, single(1)?)
 }
 
 /// Both cameras as a rig.

@@ -409,7 +409,7 @@ mod tests {
         let view = View {
             left: Some(&left),
             left_rgb: Some(&rgb),
-            mono: None,
+            ..View::default()
         };
         let street = street(size, 5);
         let mut overlay = Overlay::new(&Announced::street(CAMERA, &street, true));

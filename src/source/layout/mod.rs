@@ -32,6 +32,10 @@ pub enum DriveKind {
     Euroc,
     /// `left` and `right`.
     Plain,
+    /// MCAP files with a stereo camera in them.
+    Recording,
+    /// MCAP files of ours with a mono camera alone.
+    MonoRecording,
     /// Pictures of one camera, in this folder of the drive; an empty name is the drive's own.
     Mono(&'static str),
 }
@@ -44,6 +48,8 @@ impl fmt::Display for DriveKind {
             Self::KittiRaw => "KITTI raw",
             Self::Euroc => "EuRoC",
             Self::Plain => "left and right folders",
+            Self::Recording => "recording (MCAP)",
+            Self::MonoRecording => "recording (MCAP), mono",
             Self::Mono("") => "mono, pictures in the folder itself",
             Self::Mono(folder) => return write!(f, "mono, pictures in {folder}"),
         })

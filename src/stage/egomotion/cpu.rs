@@ -11,8 +11,14 @@ use super::{
 use crate::{
     frame::{Motion, PixelKind, Size},
     maths::homography::{Pair, Ransac},
-    stage::Stage,
+    stage::{
+        Stage,
+        state::{StateError, StateReader, StateWriter},
+    },
 };
+
+/// Goes up with every change of a saved state.
+const STATE: u8 = 1;
 
 /// Points that a thread follows at a time.
 const BATCH: usize = 32;
@@ -162,5 +168,22 @@ impl Stage for Plan {
 
     fn reset(&mut self) {
         self.memory = Memory::default();
+    }
+
+    fn save(&self, to: &mut StateWriter<'_>) {
+        to.shape(STATE, Some(self.kind), self.size);
+        self.memory.save(to);
+        // The next frame's corners are looked for in this one; its levels follow from the first.
+        self.now.save(to);
+    }
+
+    fn load(&mut self, from: &mut StateReader<'_>) -> Result<(), StateError> {
+        self.reset();
+        from.shape(STATE, Some(self.kind), self.size)?;
+        let memory = Memory::load(from)?;
+        self.now.load(from)?;
+        from.end()?;
+        self.memory = memory;
+        Ok(())
     }
 }

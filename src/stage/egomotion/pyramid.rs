@@ -1,7 +1,10 @@
 //! Grey pictures of falling size, with borders.
 use rayon::prelude::*;
 
-use crate::frame::{MonoImage, Size};
+use crate::{
+    frame::{MonoImage, Size},
+    stage::state::{StateError, StateReader, StateWriter},
+};
 
 /// Pixels around each level that repeat its border, so that windows around any pixel can be read.
 pub(super) const PAD: usize = 16;
@@ -111,6 +114,27 @@ impl Pyramid {
                 }
             }),
         }
+        self.coarser();
+    }
+
+    /// Appends the first level.
+    pub(super) fn save(&self, to: &mut StateWriter<'_>) {
+        let first = &self.levels[0];
+        (0..first.size.height).for_each(|y| to.bytes(first.row(y)));
+    }
+
+    /// Takes the first level, and makes the others.
+    pub(super) fn load(&mut self, from: &mut StateReader<'_>) -> Result<(), StateError> {
+        let first = &mut self.levels[0];
+        let width = first.size.width;
+        let pixels = from.bytes(first.size.area())?;
+        first.fill(|y, row| row.copy_from_slice(&pixels[y * width..][..width]));
+        self.coarser();
+        Ok(())
+    }
+
+    /// Each level from the finer one.
+    fn coarser(&mut self) {
         for l in 1..self.levels.len() {
             let (finer, coarser) = self.levels.split_at_mut(l);
             let finer = &finer[l - 1];

@@ -1,6 +1,9 @@
 //! From what was followed to a state: whole numbers alone.
 use super::{Params, track::UNIT};
-use crate::frame::{MotionState, Size};
+use crate::{
+    frame::{MotionState, Size},
+    stage::state::{StateError, StateReader, StateWriter},
+};
 
 /// Parameters as the state machine takes them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -156,6 +159,42 @@ pub(super) struct Memory {
 }
 
 impl Memory {
+    pub(super) fn save(&self, to: &mut StateWriter<'_>) {
+        let state = MotionState::ALL.iter().position(|&s| s == self.state);
+        to.u8(state.unwrap_or(0) as u8);
+        for n in [self.frames, self.still, self.calm, self.driving, self.blind] {
+            to.u32(n);
+        }
+        for &n in self.creep.iter().chain(&self.sway) {
+            to.i32(n);
+        }
+    }
+
+    pub(super) fn load(from: &mut StateReader<'_>) -> Result<Self, StateError> {
+        // No sum that is leaked can come to more, nor any count.
+        let sum = |n: i32| (-(1 << 28)..=1 << 28).contains(&n).then_some(n);
+        let mut memory = Self::default();
+        let state = usize::from(from.u8()?);
+        memory.state = *(MotionState::ALL.get(state)).ok_or(from.value("state"))?;
+        let counts = [
+            &mut memory.frames,
+            &mut memory.still,
+            &mut memory.calm,
+            &mut memory.driving,
+            &mut memory.blind,
+        ];
+        for n in counts {
+            *n = from.u32()?;
+            if *n > 1 << 16 {
+                return Err(from.value("count"));
+            }
+        }
+        for n in memory.creep.iter_mut().chain(&mut memory.sway) {
+            *n = sum(from.i32()?).ok_or(from.value("displacement"))?;
+        }
+        Ok(memory)
+    }
+
     /// Takes a frame; says whether the homography is to be given.
     pub(super) fn advance(&mut self, m: &Measured, speed_mps: Option<f32>, rules: &Rules) -> bool {
         if self.frames == 0 {

@@ -32,6 +32,16 @@ impl Anchor {
         h: [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0],
     };
 
+    /// Its matrix, row-major.
+    pub fn numbers(&self) -> [f64; 9] {
+        self.h
+    }
+
+    /// The anchor of a matrix that [`Anchor::numbers`] gave; `None` for one that it can't give.
+    pub fn of(h: [f64; 9], size: Size) -> Option<Self> {
+        Self { h }.checked(size)
+    }
+
     /// The next frame, whose pixels lay in the frame before where `step` says. `None` where the
     /// two no longer cover each other well.
     pub fn follow(self, step: &Grid, size: Size) -> Option<Self> {

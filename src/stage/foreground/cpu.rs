@@ -14,9 +14,14 @@ use crate::{
     frame::{
         Foreground, ForegroundState, Image, Mask, MonoImage, Motion, MotionState, PixelKind, Size,
     },
-    stage::Stage,
+    stage::{
+        Stage,
+        state::{StateError, StateReader, StateWriter},
+    },
 };
 
+/// Goes up with every change of a saved state.
+const STATE: u8 = 1;
 /// Blocks that one thread takes at once.
 const BAND: usize = 256;
 /// What differs more from the model than this is something else, in 1/16 level.
@@ -233,6 +238,12 @@ impl Plan {
     pub fn restore(&mut self, bytes: &[u8]) -> Result<(), SnapshotError> {
         self.reset();
         let found = snapshot::decode(&self.params, self.kind(), self.size, bytes)?;
+        self.take_model(&found);
+        Ok(())
+    }
+
+    /// Takes numbers that have been checked.
+    fn take_model(&mut self, found: &Model<'_>) {
         let mut numbers = found.numbers.iter().copied();
         let mut next = || numbers.next().unwrap_or(0);
         each_kind!(&mut self.state, (model, _buffer) => for (p, &count) in found.counts.iter().enumerate() {
@@ -247,7 +258,6 @@ impl Plan {
             }
         });
         self.learnt = found.learnt;
-        Ok(())
     }
 }
 
@@ -359,6 +369,65 @@ impl Stage for Plan {
         self.gain = 1.0;
         self.anchor = Anchor::REST;
     }
+
+    fn save(&self, to: &mut StateWriter<'_>) {
+        to.shape(STATE, Some(self.kind()), self.size);
+        to.u32(self.learnt);
+        to.f32(self.gain);
+        self.anchor.numbers().iter().for_each(|&v| to.f64(v));
+        let area = self.size.area();
+        each_kind!(&self.state, (model, _buffer) => {
+            for (block, n) in model.iter().zip(lanes(area)) {
+                to.bytes(&block.count[..n]);
+            }
+            for (block, n) in model.iter().zip(lanes(area)) {
+                for i in 0..n {
+                    for mode in &block.modes[..usize::from(block.count[i])] {
+                        to.u16(mode.weight[i]);
+                        to.u16(mode.variance[i]);
+                        mode.mean.iter().for_each(|mean| to.u16(mean[i]));
+                    }
+                }
+            }
+        });
+    }
+
+    fn load(&mut self, from: &mut StateReader<'_>) -> Result<(), StateError> {
+        self.reset();
+        from.shape(STATE, Some(self.kind()), self.size)?;
+        let learnt = from.u32()?;
+        let gain = from.f32("gain")?;
+        let mut anchor = [0.0; 9];
+        for v in &mut anchor {
+            *v = from.f64("place")?;
+        }
+        let anchor = Anchor::of(anchor, self.size).ok_or(from.value("place"))?;
+        if gain <= 0.0 {
+            return Err(from.value("gain"));
+        }
+        let counts = from.bytes(self.size.area())?;
+        let modes: usize = counts.iter().map(|&n| usize::from(n)).sum();
+        let length = 2 + snapshot::channels(self.kind());
+        let numbers = from.bytes(2 * length * modes)?;
+        from.end()?;
+        let model = Model {
+            learnt,
+            counts: counts.into(),
+            numbers: (numbers.as_chunks().0.iter())
+                .map(|&b| u16::from_le_bytes(b))
+                .collect(),
+        };
+        snapshot::check(&self.params, self.kind(), self.size, &model)
+            .map_err(|_| from.value("model"))?;
+        self.take_model(&model);
+        (self.gain, self.anchor) = (gain, anchor);
+        Ok(())
+    }
+}
+
+/// How many pixels each block of the model has.
+fn lanes(area: usize) -> impl Iterator<Item = usize> {
+    (0..area.div_ceil(LANES)).map(move |block| (area - block * LANES).min(LANES))
 }
 
 /// What a frame needs besides picture and model.

@@ -196,7 +196,7 @@ pub fn decode<'a>(
 }
 
 /// Whether every number is one that the model could have learnt.
-fn check(
+pub fn check(
     params: &Params,
     kind: PixelKind,
     size: Size,

@@ -7,7 +7,10 @@ use super::{
 };
 use crate::{
     frame::{Logos, PixelKind, Size},
-    stage::Stage,
+    stage::{
+        Stage,
+        state::{StateError, StateReader, StateWriter},
+    },
 };
 
 /// Everything for one size of picture.
@@ -75,5 +78,13 @@ impl Stage for Plan {
 
     fn reset(&mut self) {
         self.follower.reset();
+    }
+
+    fn save(&self, to: &mut StateWriter<'_>) {
+        self.follower.save(to);
+    }
+
+    fn load(&mut self, from: &mut StateReader<'_>) -> Result<(), StateError> {
+        self.follower.load(from)
     }
 }

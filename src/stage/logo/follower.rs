@@ -10,7 +10,13 @@ use super::{
     tracker::Tracker,
     verify::{Detection, Verifier},
 };
-use crate::frame::{Image, Logos, MAX_LOGOS, MonoImage, Size};
+use crate::{
+    frame::{Image, Logos, MAX_LOGOS, MonoImage, Size},
+    stage::state::{StateError, StateReader, StateWriter},
+};
+
+/// Goes up with every change of a saved state.
+const STATE: u8 = 1;
 
 /// Detections of one frame before those that overlap are told apart.
 const MAX_DETECTIONS: usize = 64;
@@ -83,6 +89,34 @@ impl Follower {
     /// The picture that [`Follower::grey`] gave last.
     pub fn picture(&self) -> &Image<u8> {
         self.pyramid.level(0)
+    }
+
+    /// Appends the tracks.
+    pub fn save(&self, to: &mut StateWriter<'_>) {
+        to.shape(STATE, None, self.pyramid.level(0).size());
+        to.u32(self.templates.list().len() as u32);
+        to.u32(self.since_full);
+        self.tracker.save(to);
+    }
+
+    /// Takes up the tracks of a follower of the same templates and size.
+    ///
+    /// # Errors
+    /// Why they are refused; there are none then.
+    pub fn load(&mut self, from: &mut StateReader<'_>) -> Result<(), StateError> {
+        self.reset();
+        from.shape(STATE, None, self.pyramid.level(0).size())?;
+        let templates = self.templates.list().len();
+        let found = from.u32()? as usize;
+        from.same("number of templates", found, templates)?;
+        let since_full = from.u32()?.min(1 << 16);
+        let loaded = self.tracker.load(from, templates);
+        if let Err(e) = loaded.and_then(|()| from.end()) {
+            self.reset();
+            return Err(e);
+        }
+        self.since_full = since_full;
+        Ok(())
     }
 
     /// Forgets all tracks.

@@ -4,7 +4,10 @@ use super::{
     pose::{self, Quad},
     verify::Detection,
 };
-use crate::frame::{Logo, LogoState, Logos, MAX_LOGOS, Size};
+use crate::{
+    frame::{Logo, LogoState, Logos, MAX_LOGOS, Size},
+    stage::state::{StateError, StateReader, StateWriter},
+};
 
 /// How much of a newly seen velocity enters that of a track.
 const VELOCITY_GAIN: f64 = 0.5;
@@ -55,6 +58,66 @@ impl Tracker {
     pub fn reset(&mut self) {
         self.tracks.clear();
         self.next_id = 1;
+    }
+
+    pub fn save(&self, to: &mut StateWriter<'_>) {
+        to.u32(self.next_id);
+        to.u8(self.tracks.len() as u8);
+        for track in &self.tracks {
+            to.u32(track.id);
+            to.u16(track.template);
+            to.u8(match track.state {
+                LogoState::Tentative => 0,
+                LogoState::Tracked => 1,
+                LogoState::Lost => 2,
+            });
+            for &v in track.quad.iter().chain(&track.velocity).flatten() {
+                to.f64(v);
+            }
+            to.u32(track.hits);
+            to.u32(track.misses);
+            to.f64(track.confidence);
+            to.u8(u8::from(track.found));
+        }
+    }
+
+    /// Takes the tracks of a tracker of as many `templates`.
+    pub fn load(&mut self, from: &mut StateReader<'_>, templates: usize) -> Result<(), StateError> {
+        let quad = |from: &mut StateReader<'_>| {
+            let mut quad = Quad::default();
+            for v in quad.iter_mut().flatten() {
+                *v = from.f64("corner")?;
+            }
+            Ok(quad)
+        };
+        let next_id = from.u32()?;
+        let mut tracks = heapless::Vec::new();
+        for _ in 0..from.u8()? {
+            let track = Track {
+                id: from.u32()?,
+                template: from.u16()?,
+                state: match from.u8()? {
+                    0 => LogoState::Tentative,
+                    1 => LogoState::Tracked,
+                    2 => LogoState::Lost,
+                    _ => return Err(from.value("state")),
+                },
+                quad: quad(from)?,
+                velocity: quad(from)?,
+                hits: from.u32()?,
+                misses: from.u32()?,
+                confidence: from.f64("confidence")?,
+                found: from.u8()? != 0,
+            };
+            if usize::from(track.template) >= templates {
+                return Err(from.value("template"));
+            }
+            if tracks.push(track).is_err() {
+                return Err(from.value("number of tracks"));
+            }
+        }
+        (self.next_id, self.tracks) = (next_id, tracks);
+        Ok(())
     }
 
     /// By id.

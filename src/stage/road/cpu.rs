@@ -8,7 +8,10 @@ use super::{
 };
 use crate::{
     frame::{Camera, Disparity, INVALID, Mask, Road, RoadOrigin, Size},
-    stage::Stage,
+    stage::{
+        Stage,
+        state::{StateError, StateReader, StateWriter},
+    },
 };
 
 /// Lines are fixed point: 1/65536 px.
@@ -470,7 +473,21 @@ impl Stage for Plan {
     fn reset(&mut self) {
         self.tracker.reset();
     }
+
+    fn save(&self, to: &mut StateWriter<'_>) {
+        to.shape(STATE, None, self.size);
+        self.tracker.save(to);
+    }
+
+    fn load(&mut self, from: &mut StateReader<'_>) -> Result<(), StateError> {
+        self.reset();
+        from.shape(STATE, None, self.size)?;
+        self.tracker.load(from)
+    }
 }
+
+/// Goes up with every change of a saved state.
+const STATE: u8 = 1;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,9 @@
 //! One line over time: gains, a gate against jumps, hold and reacquisition.
 use super::{Params, geometry::Line};
-use crate::frame::{Camera, Road, RoadOrigin};
+use crate::{
+    frame::{Camera, Road, RoadOrigin},
+    stage::state::{StateError, StateReader, StateWriter},
+};
 
 /// What the fit found in one frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,6 +57,51 @@ impl Tracker {
     pub fn reset(&mut self) {
         self.state = None;
         self.pending = None;
+    }
+
+    pub fn save(&self, to: &mut StateWriter<'_>) {
+        to.u8(u8::from(self.state.is_some()));
+        if let Some(state) = &self.state {
+            to.f64(state.line.slope);
+            to.f64(state.line.horizon);
+            to.f64(state.confidence);
+            to.u32(state.blind);
+        }
+        to.u8(u8::from(self.pending.is_some()));
+        if let Some((line, seen)) = &self.pending {
+            to.f64(line.slope);
+            to.f64(line.horizon);
+            to.u32(*seen);
+        }
+    }
+
+    pub fn load(&mut self, from: &mut StateReader<'_>) -> Result<(), StateError> {
+        let line = |from: &mut StateReader<'_>| {
+            let line = Line {
+                slope: from.f64("slope")?,
+                horizon: from.f64("horizon")?,
+            };
+            if line.slope > 0.0 {
+                Ok(line)
+            } else {
+                Err(from.value("slope"))
+            }
+        };
+        let mut state = None;
+        if from.u8()? != 0 {
+            state = Some(Tracked {
+                line: line(from)?,
+                confidence: from.f64("confidence")?,
+                blind: from.u32()?.min(1000),
+            });
+        }
+        let mut pending = None;
+        if from.u8()? != 0 {
+            pending = Some((line(from)?, from.u32()?.min(1 << 16)));
+        }
+        from.end()?;
+        (self.state, self.pending) = (state, pending);
+        Ok(())
     }
 
     /// The tracked line, if there is one.
