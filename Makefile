@@ -3,7 +3,8 @@
 # make cuda-setup   compilers for CUDA and a stub of libcuda, where the machine has none
 # make cuda-check   the feature "cuda" without a GPU: lints, links, tests (GPU tests skip), kernel report
 # make gpu-bundle   program, GPU tests and benches in one folder, for a machine with a GPU and nothing else
-.PHONY: gpu-bundle demo test setup fmt lint unit release-tests bench compare licences clean cuda-setup cuda-check kernel-report
+# make soak   ten minutes of the live loop at 30 Hz, judged: gaps, memory, overhead, page faults (SECONDS=600)
+.PHONY: soak gpu-bundle demo test setup fmt lint unit release-tests bench compare licences clean cuda-setup cuda-check kernel-report
 CARGO ?= cargo
 DEMO  ?= demo
 
@@ -64,6 +65,11 @@ compare: setup
 
 bench: setup
 	$(CARGO) bench
+
+SECONDS ?= 600
+soak: setup
+	$(CARGO) build --release --bin roadloop --example soak
+	./target/release/examples/soak $(SECONDS)
 
 # Licences, advisories and duplicates of all dependencies, by cargo-deny.
 licences: setup
