@@ -150,7 +150,10 @@ fn a_result_arrives_as_it_is() {
     assert!(!frame.stixels_left_out);
     assert_eq!(frame.motion, result.motion);
     assert_eq!(frame.foreground, Some(ForegroundState::Valid));
-    assert_eq!(frame.logos.unwrap(), *result.logos.as_ref().unwrap());
+    assert_eq!(
+        frame.logos.unwrap(),
+        result.logos.as_ref().unwrap().as_slice()
+    );
 }
 
 #[test]

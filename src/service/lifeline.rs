@@ -98,6 +98,10 @@ impl<'a, C: Clock> Lifeline<'a, C> {
         }
     }
 
+    fn heard(&self) {
+        self.last_frame.store(self.clock.now().0, Relaxed);
+    }
+
     /// Whether to go on waiting for a frame.
     fn is_patient(&self) -> bool {
         let now = self.clock.now();
@@ -120,6 +124,7 @@ impl<'a, C: Clock> Lifeline<'a, C> {
         AttendedSource {
             lifeline: self,
             source,
+            computed: false,
         }
     }
 
@@ -134,17 +139,25 @@ impl<'a, C: Clock> Lifeline<'a, C> {
 pub struct AttendedSource<'a, S, C> {
     lifeline: &'a Lifeline<'a, C>,
     source: S,
+    /// The last answer was a frame, which the loop has dealt with when it asks again.
+    computed: bool,
 }
 
 impl<S: Source, C: Clock> Source for AttendedSource<'_, S, C> {
     fn next(&mut self, wait_ns: u64) -> Next {
         self.lifeline.turned();
+        if self.computed {
+            // What the loop has spent on a frame is no silence of the cameras.
+            self.lifeline.heard();
+        }
         let next = self.source.next(wait_ns);
         self.lifeline.note(self.source.cameras());
+        self.computed = matches!(next, Next::Frame(_));
         match &next {
-            Next::Frame(_) => {
-                let now = self.lifeline.clock.now();
-                self.lifeline.last_frame.store(now.0, Relaxed);
+            Next::Frame(_) => self.lifeline.heard(),
+            // Something came, if not all that belongs together.
+            Next::Gap(_, gap) if *gap != Gap::CameraLost && self.lifeline.is_ready() => {
+                self.lifeline.heard();
             }
             _ if self.lifeline.is_patient() => {}
             _ => {
@@ -305,8 +318,10 @@ mod tests {
         let mut source = lifeline.source(Listed(vec![true]));
         clock.advance_ns(999);
         assert!(matches!(source.next(0), Next::Frame(_)));
-        assert!(matches!(source.next(0), Next::Nothing));
+        // However long that frame took.
+        clock.advance_ns(10_000);
         lifeline.published();
+        assert!(matches!(source.next(0), Next::Nothing));
         clock.advance_ns(499);
         assert!(matches!(source.next(0), Next::Nothing));
         clock.advance_ns(1);
