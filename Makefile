@@ -32,7 +32,7 @@ unit: setup
 
 # What only the shipped profile can show: no allocations in the loop, byte-equal replays.
 release-tests: setup
-	$(CARGO) test --release --test allocations --test replay
+	$(CARGO) test --release --test allocations --test run_allocations --test replay
 
 # An installed toolkit (nvcc on PATH, $CUDA_HOME, /usr/local/cuda) or ROADLOOP_NVCC is used as it is.
 cuda-setup: setup
