@@ -359,6 +359,7 @@ impl Config {
         all("live", &|| section("live", &self.live));
         all("realtime", &|| section("realtime", &self.realtime));
         all("record", &|| section("record", &self.record));
+        all("output", &|| section("output", &self.output));
         text
     }
 

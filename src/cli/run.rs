@@ -30,7 +30,7 @@ use crate::{
         socket::ResultSocket,
         summary::write_atomically,
     },
-    source::{FaultInjector, LiveSource, SourceKind, SyntheticCameras},
+    source::{FaultInjector, LiveSource, SourceKind, SyntheticCameras, mask_of},
     stage::logo::Templates,
 };
 
@@ -128,6 +128,9 @@ fn start(config: &Config, path: &Path, service: &Service<'_>) -> Result<(), Fail
     }
 }
 
+/// What the names of threads that capture begin with.
+const CAPTURE: &str = "camera-";
+
 /// What a build without cameras says.
 fn no_cameras(config: &Path) -> Failure {
     Failure::unavailable(format!(
@@ -162,7 +165,19 @@ fn attend(
         Some(path) => Some(Arc::new(Templates::read(path)?)),
         None => None,
     };
+    // Cameras give what they are asked for; nothing is cut off or averaged on the way.
+    if config.input.changes_geometry() {
+        return Err(Failure::config(
+            "input.crop and input.scale_down are for recorded drives, expected neither with live \
+             cameras: ask the cameras for a smaller format",
+        ));
+    }
+    let mask = match shape.stereo {
+        Some((size, _)) => mask_of(&config.input, size)?,
+        None => None,
+    };
     let live = Live::new(shape, rig(config, &source)?)?
+        .with_mask(mask)
         .with_logos(templates)
         .with_background(background(config)?);
     if live.is_idle(config) {
@@ -212,6 +227,7 @@ fn attend(
         config.output.metrics.clone(),
     );
     let ended = AtomicBool::new(false);
+    realtime.raise(CAPTURE)?;
     let background = thread::scope(|scope| {
         let beside = thread::Builder::new()
             .name("attendant".into())

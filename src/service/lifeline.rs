@@ -4,8 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use super::Notifier;
 use crate::{
     calib::Rig,
-    frame::{CameraState, CameraStates, FrameId, FrameResult, FrameSet, Gap, Timestamp},
-    frame_loop::Clock,
+    frame::{
+        CameraState, CameraStates, FrameId, FrameResult, FrameSet, Gap, Outcome, StageTiming,
+        Timestamp,
+    },
+    frame_loop::{Clock, StageId},
     sink::{Sink, SinkError, View},
     source::{LiveShape, LiveSource, Next, Source},
 };
@@ -95,6 +98,10 @@ impl<'a, C: Clock> Lifeline<'a, C> {
         }
     }
 
+    fn heard(&self) {
+        self.last_frame.store(self.clock.now().0, Relaxed);
+    }
+
     /// Whether to go on waiting for a frame.
     fn is_patient(&self) -> bool {
         let now = self.clock.now();
@@ -117,6 +124,7 @@ impl<'a, C: Clock> Lifeline<'a, C> {
         AttendedSource {
             lifeline: self,
             source,
+            computed: false,
         }
     }
 
@@ -131,17 +139,25 @@ impl<'a, C: Clock> Lifeline<'a, C> {
 pub struct AttendedSource<'a, S, C> {
     lifeline: &'a Lifeline<'a, C>,
     source: S,
+    /// The last answer was a frame, which the loop has dealt with when it asks again.
+    computed: bool,
 }
 
 impl<S: Source, C: Clock> Source for AttendedSource<'_, S, C> {
     fn next(&mut self, wait_ns: u64) -> Next {
         self.lifeline.turned();
+        if self.computed {
+            // What the loop has spent on a frame is no silence of the cameras.
+            self.lifeline.heard();
+        }
         let next = self.source.next(wait_ns);
         self.lifeline.note(self.source.cameras());
+        self.computed = matches!(next, Next::Frame(_));
         match &next {
-            Next::Frame(_) => {
-                let now = self.lifeline.clock.now();
-                self.lifeline.last_frame.store(now.0, Relaxed);
+            Next::Frame(_) => self.lifeline.heard(),
+            // Something came, if not all that belongs together.
+            Next::Gap(_, gap) if *gap != Gap::CameraLost && self.lifeline.is_ready() => {
+                self.lifeline.heard();
             }
             _ if self.lifeline.is_patient() => {}
             _ => {
@@ -178,8 +194,17 @@ impl<S: LiveSource, C: Clock> LiveSource for AttendedSource<'_, S, C> {
 struct AttendedSink<'a, C>(&'a Lifeline<'a, C>);
 
 impl<C: Clock> Sink for AttendedSink<'_, C> {
-    fn frame(&mut self, _view: View<'_>, _result: &FrameResult) -> Result<(), SinkError> {
-        self.0.published();
+    fn frame(&mut self, _view: View<'_>, result: &FrameResult) -> Result<(), SinkError> {
+        let required = |name| {
+            StageId::ORDER
+                .iter()
+                .any(|s| s.required() && s.name() == name)
+        };
+        let skipped = |t: &StageTiming| t.outcome == Outcome::Skipped && required(t.stage);
+        // Without its street a result is not what the service is for.
+        if !result.timing.stages.iter().any(skipped) {
+            self.0.published();
+        }
         Ok(())
     }
 
@@ -251,6 +276,15 @@ mod tests {
         let lifeline = Lifeline::new(&notifier, &clock, PATIENCE);
         let mut sink = lifeline.sink();
         sink.gap(FrameId::default(), Gap::Dropped).unwrap();
+        let mut without_street = FrameResult::default();
+        let skipped = StageTiming {
+            stage: "stereo",
+            start_ns: 0,
+            duration_ns: 0,
+            outcome: Outcome::Skipped,
+        };
+        without_street.timing.stages.push(skipped).unwrap();
+        sink.frame(View::default(), &without_street).unwrap();
         assert!(!lifeline.is_ready() && told(&there).is_empty());
         for _ in 0..2 {
             sink.frame(View::default(), &FrameResult::default())
@@ -284,8 +318,10 @@ mod tests {
         let mut source = lifeline.source(Listed(vec![true]));
         clock.advance_ns(999);
         assert!(matches!(source.next(0), Next::Frame(_)));
-        assert!(matches!(source.next(0), Next::Nothing));
+        // However long that frame took.
+        clock.advance_ns(10_000);
         lifeline.published();
+        assert!(matches!(source.next(0), Next::Nothing));
         clock.advance_ns(499);
         assert!(matches!(source.next(0), Next::Nothing));
         clock.advance_ns(1);

@@ -110,7 +110,9 @@ impl<S: Source, C: Clock> Source for FaultInjector<'_, S, C> {
             Next::Frame(mut set) => {
                 let FrameId { index, .. } = set.id;
                 self.given += 1;
-                if self.silent_until.is_none() && self.config.stall_frame == Some(index) {
+                if self.silent_until.is_none()
+                    && self.config.stall_frame.is_some_and(|n| index >= n)
+                {
                     let ns = self.config.stall_ms.saturating_mul(1_000_000);
                     self.silent_until = Some(self.clock.now().plus_ns(ns));
                 }

@@ -203,3 +203,122 @@ impl<C: Clock> LiveSource for SyntheticCameras<'_, C> {
         Some(self.rig.clone())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        frame::Gap,
+        frame_loop::MockClock,
+        source::{FaultConfig, FaultInjector},
+    };
+
+    const PERIOD: u64 = 100_000_000;
+
+    fn config() -> SyntheticConfig {
+        SyntheticConfig {
+            width: 32,
+            height: 24,
+            frames: 4,
+            colour: true,
+            ..SyntheticConfig::default()
+        }
+    }
+
+    fn cameras(clock: &MockClock) -> SyntheticCameras<'_, MockClock> {
+        SyntheticCameras::new(&config(), 10.0, clock).unwrap()
+    }
+
+    fn frame(next: Next) -> Box<FrameSet> {
+        match next {
+            Next::Frame(set) => set,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn frames_come_when_they_are_due_and_are_stamped_so() {
+        let clock = MockClock::at(Timestamp(7));
+        let mut source = cameras(&clock);
+        let start = clock.now();
+        for n in 0..10u64 {
+            let set = frame(source.next(PERIOD));
+            assert_eq!(set.id.timestamp, start.plus_ns(n * PERIOD));
+            assert_eq!((set.id.index as u64, set.id.number), (n, n));
+            assert_eq!(set.mono.as_ref().unwrap().timestamp, set.id.timestamp);
+            assert_eq!(clock.now(), set.id.timestamp);
+            source.recycle(set);
+            assert!(matches!(source.next(0), Next::Nothing));
+            assert!(matches!(source.next(PERIOD / 2), Next::Nothing));
+        }
+    }
+
+    #[test]
+    fn the_same_frames_come_round_and_the_loops_own_set_is_no_frame() {
+        let clock = MockClock::at(Timestamp(7));
+        let mut source = cameras(&clock);
+        let first = frame(source.next(0));
+        let left = first.stereo.as_ref().unwrap().left.clone();
+        // The loop gives back its first set, then always the one before.
+        source.recycle(Box::new(FrameSet::stereo(Size::new(32, 24))));
+        let mut before = first;
+        for n in 1..=4 {
+            let set = frame(source.next(PERIOD));
+            source.recycle(std::mem::replace(&mut before, set));
+            let again = before.stereo.as_ref().unwrap().left == left;
+            assert_eq!(again, n == 4);
+        }
+    }
+
+    #[test]
+    fn what_the_loop_cannot_keep_up_with_is_dropped_by_name() {
+        let clock = MockClock::at(Timestamp(7));
+        let mut source = cameras(&clock);
+        let set = frame(source.next(0));
+        source.recycle(set);
+        clock.advance_ns(5 * PERIOD);
+        let mut dropped = Vec::new();
+        let set = loop {
+            match source.next(0) {
+                Next::Gap(id, Gap::Dropped) => dropped.push(id.index),
+                other => break frame(other),
+            }
+        };
+        assert_eq!(dropped, [1, 2, 3]);
+        assert_eq!(set.id.index, 4);
+    }
+
+    #[test]
+    fn faults_come_as_they_are_asked_for() {
+        let clock = MockClock::at(Timestamp(7));
+        let faults = FaultConfig {
+            drop_every: 3,
+            unsynchronised_every: 2,
+            stall_frame: Some(4),
+            stall_ms: 250,
+            end_after: 6,
+            ..FaultConfig::default()
+        };
+        let mut source = FaultInjector::new(cameras(&clock), &faults, &clock);
+        assert_eq!(source.shape(), cameras(&clock).shape());
+        let mut seen = String::new();
+        loop {
+            match source.next(PERIOD) {
+                Next::Frame(set) => {
+                    let mono = set.mono.as_ref().unwrap().gap;
+                    seen += if mono.is_some() { "u" } else { "f" };
+                    source.recycle(set);
+                }
+                Next::Gap(_, Gap::Dropped) => seen += "d",
+                Next::Nothing => {
+                    let stalled = source.cameras().left == Some(CameraState::Stalled);
+                    seen += if stalled { "s" } else { "." };
+                }
+                Next::End => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        // After the silence what is too old is dropped by the cameras themselves.
+        assert_eq!(seen, "fudufss.d");
+    }
+}
