@@ -1,10 +1,12 @@
 # make demo   builds, makes a synthetic drive, replays it, says where the pictures are
 # make test   everything that must hold before a change lands
+# make fuzz   readers of files and messages against FUZZ hostile inputs each
 # make cuda-setup   compilers for CUDA and a stub of libcuda, where the machine has none
 # make cuda-check   the feature "cuda" without a GPU: lints, links, tests (GPU tests skip), kernel report
 # make gpu-bundle   program, GPU tests and benches in one folder, for a machine with a GPU and nothing else
-.PHONY: gpu-bundle demo test setup fmt lint unit release-tests bench compare licences clean cuda-setup cuda-check kernel-report
+.PHONY: gpu-bundle demo test setup fmt lint unit release-tests bench compare licences fuzz clean cuda-setup cuda-check kernel-report
 CARGO ?= cargo
+FUZZ  ?= 100000
 DEMO  ?= demo
 
 demo: setup
@@ -32,6 +34,11 @@ unit: setup
 # What only the shipped profile can show: no allocations in the loop, byte-equal replays.
 release-tests: setup
 	$(CARGO) test --release --test allocations --test replay
+
+# The tests that `make unit` runs with a few hundred inputs each.
+fuzz: setup
+	PROPTEST_CASES=$(FUZZ) $(CARGO) test --release --test hostile_bytes
+	PROPTEST_CASES=$(FUZZ) $(CARGO) test --release --lib -- hostile
 
 # An installed toolkit (nvcc on PATH, $CUDA_HOME, /usr/local/cuda) or ROADLOOP_NVCC is used as it is.
 cuda-setup: setup

@@ -204,11 +204,6 @@ impl Drive {
         self.recording.as_ref()?.state()
     }
 
-    /// Whether its frames are messages of a recording.
-    pub(super) fn is_recording(&self) -> bool {
-        self.recording.is_some()
-    }
-
     /// The parts of one size and rig, and where the calibration comes from.
     fn stereo_segments(
         &self,

@@ -104,6 +104,10 @@ impl Job {
 
 #[derive(Default)]
 struct Shared {
+    frames: AtomicU64,
+    dropped: AtomicU64,
+    /// Bytes of the open file.
+    file_bytes: Arc<AtomicU64>,
     stopped: AtomicBool,
     reason: Mutex<Option<String>>,
     /// The state's memory while no box has it.
@@ -119,6 +123,29 @@ impl Shared {
         log::error!("the recording stopped, the loop goes on: {reason}");
         *self.reason.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
         self.stopped.store(true, Ordering::Release);
+    }
+}
+
+/// Asks from anywhere how a recording stands.
+#[derive(Clone)]
+pub struct RecordMonitor(Arc<Shared>);
+
+impl RecordMonitor {
+    /// How it stands now. Takes a lock only where it has stopped.
+    pub fn status(&self) -> RecordStatus {
+        let shared = &self.0;
+        let stopped = shared.stopped.load(Ordering::Acquire).then(|| {
+            let reason = shared.reason.lock();
+            reason.unwrap_or_else(PoisonError::into_inner).clone()
+        });
+        RecordStatus {
+            frames: shared.frames.load(Ordering::Relaxed),
+            dropped: shared.dropped.load(Ordering::Relaxed),
+            files: shared.files.load(Ordering::Relaxed),
+            bytes: shared.earlier_bytes.load(Ordering::Relaxed)
+                + shared.file_bytes.load(Ordering::Relaxed),
+            stopped: stopped.flatten(),
+        }
     }
 }
 
@@ -140,14 +167,11 @@ pub struct Recorder {
     /// Between two shapes of frames, and before the first.
     series: Option<Series>,
     shared: Arc<Shared>,
-    file_bytes: Arc<AtomicU64>,
     /// Files asked for, and when the last of them began.
     asked: u32,
     began: Timestamp,
     /// The next frame begins a file in any case.
     anew: bool,
-    frames: u64,
-    dropped: u64,
 }
 
 impl Recorder {
@@ -188,8 +212,8 @@ impl Recorder {
             .as_deref()
             .filter(|root| folder.starts_with(root));
         let root = root.unwrap_or(folder).to_owned();
-        let file_bytes = Arc::new(AtomicU64::new(0));
-        let bytes = Arc::clone(&file_bytes);
+        let shared = Arc::new(Shared::default());
+        let bytes = Arc::clone(&shared.file_bytes);
         let series = Series::new(disk, config.clone(), folder.into(), root, bytes);
         Ok(Self {
             folder: folder.into(),
@@ -198,13 +222,10 @@ impl Recorder {
             full,
             line: None,
             series: Some(series),
-            shared: Arc::default(),
-            file_bytes,
+            shared,
             asked: 0,
             began: Timestamp(0),
             anew: true,
-            frames: 0,
-            dropped: 0,
         })
     }
 
@@ -213,32 +234,39 @@ impl Recorder {
         &self.folder
     }
 
-    /// How it stands now. Takes a lock only where it has stopped.
+    /// How it stands now.
     pub fn status(&self) -> RecordStatus {
-        let stopped = self.shared.stopped.load(Ordering::Acquire).then(|| {
-            let reason = self.shared.reason.lock();
-            reason.unwrap_or_else(PoisonError::into_inner).clone()
-        });
-        RecordStatus {
-            frames: self.frames,
-            dropped: self.dropped,
-            files: self.shared.files.load(Ordering::Relaxed),
-            bytes: self.shared.earlier_bytes.load(Ordering::Relaxed)
-                + self.file_bytes.load(Ordering::Relaxed),
-            stopped: stopped.flatten(),
-        }
+        self.monitor().status()
+    }
+
+    /// For who wants to know how it stands while the loop has the recorder.
+    pub fn monitor(&self) -> RecordMonitor {
+        RecordMonitor(Arc::clone(&self.shared))
     }
 
     /// Waits until all is written, and ends the last file.
     pub fn finish(mut self) -> RecordStatus {
+        self.end()
+    }
+
+    /// As [`Recorder::finish`]; what comes after it is not recorded.
+    pub fn end(&mut self) -> RecordStatus {
         self.end_line();
-        if let Some(mut series) = self.series.take()
-            && let Err(e) = series.finish()
-            && !self.shared.stopped.load(Ordering::Acquire)
-        {
-            self.shared.stop(e.to_string());
+        if let Some(mut series) = self.series.take() {
+            if let Err(e) = series.finish()
+                && !self.stopped()
+            {
+                self.shared.stop(e.to_string());
+            }
+            let bytes = series.all_bytes;
+            self.shared.earlier_bytes.store(bytes, Ordering::Relaxed);
+            self.shared.file_bytes.store(0, Ordering::Relaxed);
         }
         self.status()
+    }
+
+    fn drop_one(&self) {
+        self.shared.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Waits for the thread and takes its files back.
@@ -297,7 +325,7 @@ impl Recorder {
     fn due(&self, next: FrameId) -> bool {
         // While a file that was asked for is not begun yet, the bytes are another's.
         let begun = self.shared.files.load(Ordering::Acquire) == self.asked;
-        let bytes = self.file_bytes.load(Ordering::Relaxed);
+        let bytes = self.shared.file_bytes.load(Ordering::Relaxed);
         self.anew
             || (begun && bytes >= self.config.rotate_mib << 20)
             || next.timestamp.since(self.began) >= self.config.rotate_s * 1_000_000_000
@@ -307,7 +335,7 @@ impl Recorder {
         if let Some(line) = &self.line
             && line.jobs.pass(job).is_err()
         {
-            self.dropped += 1;
+            self.drop_one();
         }
     }
 }
@@ -376,7 +404,7 @@ impl Sink for Recorder {
 
     fn frame(&mut self, view: View<'_>, result: &FrameResult) -> Result<(), SinkError> {
         if self.stopped() {
-            self.dropped += 1;
+            self.drop_one();
             return Ok(());
         }
         let Some(set) = view.set else {
@@ -384,7 +412,7 @@ impl Sink for Recorder {
         };
         let due = self.due(result.id);
         let Some(mut job) = self.take() else {
-            self.dropped += 1;
+            self.drop_one();
             return Ok(());
         };
         if due {
@@ -396,10 +424,10 @@ impl Sink for Recorder {
         }
         job.kind = Kind::Frame;
         job.new_file = due;
-        job.dropped = self.dropped;
+        job.dropped = self.shared.dropped.load(Ordering::Relaxed);
         copy_set(&mut job.set, set);
         job.result.copy_from(result);
-        self.frames += 1;
+        self.shared.frames.fetch_add(1, Ordering::Relaxed);
         self.pass(job);
         Ok(())
     }
@@ -409,7 +437,7 @@ impl Sink for Recorder {
             return Ok(());
         }
         let Some(mut job) = self.take() else {
-            self.dropped += 1;
+            self.drop_one();
             return Ok(());
         };
         job.kind = Kind::Gap(id, gap);
@@ -421,10 +449,7 @@ impl Sink for Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        self.end_line();
-        if let Some(mut series) = self.series.take() {
-            let _ = series.finish();
-        }
+        self.end();
     }
 }
 
