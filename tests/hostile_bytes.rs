@@ -256,7 +256,7 @@ proptest! {
 
     #[test]
     fn messages(which in any::<prop::sample::Index>(), harms in harms()) {
-        let bytes = harmed(which.get(&MESSAGES[..]), &harms);
+        let bytes = harmed(which.get::<Vec<u8>>(&MESSAGES), &harms);
         if let Ok(head) = message::read_image(&bytes) {
             prop_assert!(head.data.len() <= bytes.len());
         }
