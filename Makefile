@@ -1,5 +1,6 @@
 # make demo   builds, makes a synthetic drive, replays it, says where the pictures are
 # make test   everything that must hold before a change lands
+# make fuzz   readers of files and messages against FUZZ hostile inputs each
 # make cuda-setup   compilers for CUDA and a stub of libcuda, where the machine has none
 # make cuda-check   the feature "cuda" without a GPU: lints, links, tests (GPU tests skip), kernel report
 # make test-vm      cameras, live loop and service in virtual machines (QEMU)
@@ -7,8 +8,9 @@
 # make deb    Debian packages for amd64 and arm64, in target/debian
 # make gpu-bundle   program, GPU tests and benches in one folder, for a machine with a GPU and nothing else
 # make soak   ten minutes of the live loop at 30 Hz, judged: gaps, memory, overhead, page faults (SECONDS=600)
-.PHONY: soak test-vm test-aarch64 deb setup-v4l2 gpu-bundle demo test setup fmt lint unit release-tests bench compare licences clean cuda-setup cuda-check kernel-report
+.PHONY: soak test-vm test-aarch64 deb setup-v4l2 gpu-bundle demo test setup fmt lint unit release-tests bench compare licences clean cuda-setup cuda-check kernel-report fuzz
 CARGO ?= cargo
+FUZZ  ?= 100000
 DEMO  ?= demo
 
 demo: setup
@@ -49,6 +51,11 @@ test-aarch64: setup-v4l2
 
 deb: setup-v4l2
 	scripts/deb.sh
+
+# The tests that `make unit` runs with a few hundred inputs each.
+fuzz: setup
+	PROPTEST_CASES=$(FUZZ) $(CARGO) test --release --test hostile_bytes
+	PROPTEST_CASES=$(FUZZ) $(CARGO) test --release --lib -- hostile
 
 # An installed toolkit (nvcc on PATH, $CUDA_HOME, /usr/local/cuda) or ROADLOOP_NVCC is used as it is.
 cuda-setup: setup

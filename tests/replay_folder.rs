@@ -44,6 +44,7 @@ fn options(save: &str) -> FolderOptions {
             calib_hash: "<&>".into(),
             drive: "drives/06".into(),
             pace: "max".into(),
+            ..Provenance::default()
         },
     }
 }

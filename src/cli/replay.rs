@@ -1,5 +1,6 @@
 //! `roadloop replay DRIVE --out DIR`
 use std::{
+    collections::BTreeMap,
     io::IsTerminal as _,
     ops::Range,
     path::{Path, PathBuf},
@@ -17,7 +18,7 @@ use crate::{
     config::{Config, ConfigError, Preset},
     files,
     frame::{FrameId, FrameResult, Gap},
-    frame_loop::Pace,
+    frame_loop::{Pace, StageId},
     replay::{Replay, ReplayError},
     sink::{
         Announced, FolderOptions, Full, ReplayFolder, Save, SaveSet, Sink, SinkError, View,
@@ -236,6 +237,7 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
                 Pace::Max => "max".into(),
                 Pace::Realtime => "realtime".into(),
             },
+            budgets_us: budgets(&config),
         },
     };
     let recorder = args.record.as_deref().map(|folder| {
@@ -331,6 +333,14 @@ pub(super) fn background(config: &Config) -> Result<Option<Vec<u8>>, Failure> {
             path.display()
         ))),
     }
+}
+
+/// What each stage, and a frame as a whole, may take.
+fn budgets(config: &Config) -> BTreeMap<String, u64> {
+    let budget = &config.frame_loop.budget_us;
+    let stages = StageId::ORDER.map(|s| (s.name().to_owned(), budget.ns(s) / 1000));
+    let frame = ("frame".to_owned(), config.frame_loop.deadline_us);
+    stages.into_iter().chain([frame]).collect()
 }
 
 /// A hash and what else decides of results.

@@ -263,8 +263,8 @@ mod tests {
         let message = [0, 0, 0, 0, 0, 0, 1, 2, 0x3f, 0xf0, 0, 0, 0, 0, 0, 0];
         let mut r = CdrReader::new(&message[..8]).unwrap();
         assert_eq!(r.u32("n"), Ok(258));
-        let message = [&message[..4], &message[8..]].concat();
-        let mut r = CdrReader::new(&message).unwrap();
+        let double = [&message[..4], &message[8..]].concat();
+        let mut r = CdrReader::new(&double).unwrap();
         assert_eq!(r.f64("n"), Ok(1.0));
     }
 

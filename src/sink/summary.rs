@@ -1,5 +1,6 @@
 //! `summary.json`: counts, percentiles, digests and where they come from.
 use std::{
+    collections::BTreeMap,
     fmt,
     fs::{self, File, OpenOptions},
     io::Write as _,
@@ -135,6 +136,9 @@ pub struct Provenance {
     /// `max` or `realtime`.
     #[serde(default)]
     pub pace: String,
+    /// What each stage may take, and under `frame` what a frame may, us.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub budgets_us: BTreeMap<String, u64>,
 }
 
 /// What `summary.json` says.
@@ -447,6 +451,7 @@ mod tests {
             calib_hash: "11".into(),
             drive: "d".into(),
             pace: "max".into(),
+            ..Provenance::default()
         });
         let mut digest = super::super::digest::Digest::new();
         digest

@@ -86,6 +86,8 @@ impl Scribe {
 
     /// Writes what is in a box.
     pub fn write(&mut self, job: &Job, to: &mut Series) -> Result<(), McapError> {
+        // A chunk that this would make too long is closed before.
+        to.tick(Some(job.stamp()))?;
         match job.kind {
             Kind::Gap(id, gap) if !to.is_open() => {
                 // More than this at a start says nothing more.
@@ -102,7 +104,7 @@ impl Scribe {
                 self.frame(job, to)?;
             }
         }
-        to.tick(Some(job.stamp()))
+        to.tick(None)
     }
 
     fn begin(&mut self, job: &Job, to: &mut Series) -> Result<(), McapError> {

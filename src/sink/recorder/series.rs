@@ -162,8 +162,8 @@ impl Series {
         Ok(())
     }
 
-    /// Closes the chunk when it is old enough, by the clock or by its messages, the last of which
-    /// was of `now`; and forces what was written onto the disk when that is due.
+    /// Closes the chunk when it is old enough, by the clock or by its messages, the next of
+    /// which is of `now`; and forces what was written onto the disk when that is due.
     pub fn tick(&mut self, now: Option<Timestamp>) -> Result<(), McapError> {
         let (chunk_ms, fsync_ms) = (self.config.chunk_ms, self.config.fsync_ms);
         let Some(open) = &mut self.open else {

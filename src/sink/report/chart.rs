@@ -27,6 +27,7 @@ fn step(range: f64) -> f64 {
 
 struct Plot {
     svg: String,
+    width: f64,
     height: f64,
     top_value: f64,
 }
@@ -34,16 +35,21 @@ struct Plot {
 impl Plot {
     /// Frame, grid and labels of the vertical axis.
     fn new(label: &str, height: f64, most: f64, unit: &str) -> Self {
+        Self::sized(label, (WIDTH, height), most, unit)
+    }
+
+    fn sized(label: &str, (width, height): (f64, f64), most: f64, unit: &str) -> Self {
         let mut svg = String::new();
         let _ = write!(
             svg,
-            r#"<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{}">"#,
+            r#"<svg viewBox="0 0 {width} {height}" role="img" aria-label="{}">"#,
             escape(label)
         );
         let step = step(most.max(1e-3));
         let steps = (most / step).ceil().max(1.0);
         let mut plot = Self {
             svg,
+            width,
             height,
             top_value: steps * step,
         };
@@ -54,7 +60,7 @@ impl Plot {
             let _ = write!(
                 plot.svg,
                 r#"<line class="grid" x1="{LEFT}" x2="{:.1}" y1="{y:.1}" y2="{y:.1}"/><text class="tick" text-anchor="end" x="{:.1}" y="{:.1}">{value:.decimals$}{unit}</text>"#,
-                WIDTH - RIGHT,
+                width - RIGHT,
                 LEFT - 6.0,
                 y + 4.0
             );
@@ -91,8 +97,8 @@ impl Plot {
         let _ = write!(
             self.svg,
             r#"<line class="mark" x1="{LEFT}" x2="{:.1}" y1="{y:.1}" y2="{y:.1}"/><text class="tick mark" text-anchor="end" x="{:.1}" y="{:.1}">{}</text>"#,
-            WIDTH - RIGHT,
-            WIDTH - RIGHT,
+            self.width - RIGHT,
+            self.width - RIGHT,
             y - 4.0,
             escape(text)
         );
@@ -201,6 +207,101 @@ pub fn histogram(frames: &[Frame]) -> String {
         if i % 4 == 0 {
             plot.below(x + 8.0, &format!("{:.2} ms", edge(i)));
         }
+    }
+    plot.end()
+}
+
+/// A frame's number and how long something took in it, us.
+pub type Point = (u64, Option<f64>);
+
+/// How wide the two plots of a stage are.
+const COURSE: f64 = 620.0;
+const SPREAD: f64 = 330.0;
+const SMALL: f64 = 120.0;
+
+/// A budget is drawn where it does not make what is measured too small to be seen.
+fn near(budget_ms: Option<f64>, most: f64) -> Option<f64> {
+    budget_ms.filter(|&b| b <= 4.0 * most)
+}
+
+fn highest(points: &[Point]) -> f64 {
+    points.iter().filter_map(|p| p.1).fold(0.0, f64::max) / 1000.0
+}
+
+/// How long something took, frame by frame. Of a long drive each bar is the slowest of several
+/// neighbours.
+pub fn course(name: &str, class: &str, points: &[Point], budget_ms: Option<f64>) -> String {
+    let most = highest(points);
+    let budget = near(budget_ms, most);
+    let label = format!("duration of {name}, frame by frame");
+    let top = budget.map_or(most, |b| b.max(most) * 1.02);
+    let mut plot = Plot::sized(&label, (COURSE, SMALL), top, " ms");
+    let bars: Vec<Point> = points
+        .chunks(points.len().div_ceil(MOST_BARS).max(1))
+        .filter_map(|chunk| {
+            let key = |p: &&Point| p.1.unwrap_or(-1.0);
+            chunk
+                .iter()
+                .max_by(|a, b| key(a).total_cmp(&key(b)))
+                .copied()
+        })
+        .collect();
+    let pitch = (COURSE - LEFT - RIGHT) / bars.len().max(1) as f64;
+    for (i, (number, us)) in bars.iter().enumerate() {
+        if let Some(us) = us {
+            let ms = us / 1000.0;
+            let over = budget_ms.is_some_and(|b| ms > b);
+            let class = if over { "over" } else { class };
+            let title = format!("frame {number}: {ms:.3} ms");
+            let x = LEFT + i as f64 * pitch;
+            plot.bar(class, x, (pitch * 0.84).max(0.5), 0.0, ms, &title);
+        }
+    }
+    let labels = bars.len().min(6);
+    for i in 0..labels {
+        let at = i * bars.len() / labels;
+        plot.below(LEFT + (at as f64 + 0.5) * pitch, &bars[at].0.to_string());
+    }
+    if let Some(b) = budget {
+        plot.line(b, "budget");
+    }
+    plot.end()
+}
+
+/// How many frames took how long.
+pub fn spread(name: &str, class: &str, points: &[Point], budget_ms: Option<f64>) -> String {
+    const BINS: usize = 30;
+    let most = highest(points);
+    let budget = near(budget_ms, most);
+    // From 0, so that stages can be compared with their budgets.
+    let span = budget.map_or(most, |b| b.max(most)).max(1e-3) * 1.05;
+    let mut bins = [0usize; BINS];
+    for ms in points.iter().filter_map(|p| p.1).map(|us| us / 1000.0) {
+        bins[((ms / span * BINS as f64) as usize).min(BINS - 1)] += 1;
+    }
+    let tallest = bins.into_iter().max().unwrap_or_default();
+    let label = format!("frames by duration of {name}");
+    let mut plot = Plot::sized(&label, (SPREAD, SMALL), tallest.max(6) as f64, "");
+    let pitch = (SPREAD - LEFT - RIGHT) / BINS as f64;
+    let edge = |bin: usize| span * bin as f64 / BINS as f64;
+    for (i, &n) in bins.iter().enumerate().filter(|(_, n)| **n > 0) {
+        let over = budget_ms.is_some_and(|b| edge(i) >= b);
+        let class = if over { "over" } else { class };
+        let title = format!("{n} frames: {:.2} to {:.2} ms", edge(i), edge(i + 1));
+        let x = LEFT + i as f64 * pitch;
+        plot.bar(class, x, pitch * 0.9, 0.0, n as f64, &title);
+    }
+    for i in [0, BINS / 2, BINS - 3] {
+        let x = LEFT + i as f64 * pitch + 8.0;
+        plot.below(x, &format!("{:.2} ms", edge(i)));
+    }
+    if let Some(b) = budget {
+        let x = LEFT + b / span * BINS as f64 * pitch;
+        let _ = write!(
+            plot.svg,
+            r#"<line class="mark" x1="{x:.1}" x2="{x:.1}" y1="{TOP}" y2="{:.1}"/>"#,
+            SMALL - BOTTOM
+        );
     }
     plot.end()
 }

@@ -96,6 +96,8 @@ pub fn html(folder: &Path, pictures: usize) -> Result<String, ReportError> {
     head(&mut page, &results);
     stages(&mut page, &results);
     times(&mut page, &results);
+    each_stage(&mut page, &results);
+    states(&mut page, &results);
     gaps(&mut page, &results);
     overlays(&mut page, &results, pictures);
     provenance(&mut page, &results);
@@ -221,6 +223,96 @@ fn times(page: &mut String, results: &Results) {
     page.push_str("<h2>Frames by duration</h2>\n<div class=\"panel\">");
     page.push_str(&chart::histogram(&results.frames));
     page.push_str("</div>\n");
+}
+
+/// A row a stage: its durations frame by frame and by length, against its budget; then the same
+/// of whole frames, and of the difference of one frame and the next.
+fn each_stage(page: &mut String, results: &Results) {
+    let of_stage = |stage: usize| {
+        let one = |f: &data::Frame| f.stages.iter().find(|s| s.0 == stage).map(|s| s.1);
+        results.frames.iter().map(|f| (f.number, one(f))).collect()
+    };
+    let whole: Vec<chart::Point> = (results.frames.iter())
+        .map(|f| (f.number, f.has_result().then_some(f.duration_us)))
+        .collect();
+    let jitter: Vec<chart::Point> = (results.frames.windows(2))
+        .map(|w| {
+            let both = w[0].has_result() && w[1].has_result();
+            let step = (w[1].duration_us - w[0].duration_us).abs();
+            (w[1].number, both.then_some(step))
+        })
+        .collect();
+    let budgets = &results.summary.provenance.budgets_us;
+    let mut rows: Vec<(String, String, Vec<chart::Point>, Option<u64>)> = Vec::new();
+    for (i, name) in results.stages.iter().enumerate() {
+        let class = format!("c{}", i % chart::COLOURS);
+        rows.push((name.clone(), class, of_stage(i), budgets.get(name).copied()));
+    }
+    rows.push((
+        "whole frame".into(),
+        "whole".into(),
+        whole,
+        budgets.get("frame").copied(),
+    ));
+    rows.push((
+        "jitter, frame to frame".into(),
+        "whole".into(),
+        jitter,
+        None,
+    ));
+    page.push_str("<h2>Latency of each stage against its budget</h2>\n<div class=\"panel\">");
+    for (name, class, points, budget) in &rows {
+        if points.iter().all(|p| p.1.is_none()) {
+            continue;
+        }
+        put!(
+            page,
+            "<div class=\"pair\"><h3><span class=\"key {class}\"></span>{}</h3>",
+            escape(name)
+        );
+        let over = |us: &f64| budget.is_some_and(|b| *us > b as f64);
+        let over = points.iter().filter_map(|p| p.1).filter(over).count();
+        let text = match budget {
+            Some(b) => format!("budget {:.2} ms, {over} over it", *b as f64 / 1000.0),
+            None => "no budget".into(),
+        };
+        let budget_ms = budget.map(|b| b as f64 / 1000.0);
+        put!(page, "<span class=\"note\">{text}</span>");
+        page.push_str(&chart::course(name, class, points, budget_ms));
+        page.push_str(&chart::spread(name, class, points, budget_ms));
+        page.push_str("</div>\n");
+    }
+    page.push_str(
+        "<p class=\"note\">Left: in the order of the frames, of a long drive the slowest of \
+         several neighbours. Right: how many frames took how long. Dashed: the budget, where it \
+         is near enough to be seen.</p></div>\n",
+    );
+}
+
+/// How many frames are in each state of motion and foreground.
+fn states(page: &mut String, results: &Results) {
+    let s = &results.summary;
+    let both = [("Motion", &s.motion), ("Foreground", &s.foreground)];
+    for (title, counts) in both {
+        let Some(counts) = counts else {
+            continue;
+        };
+        let all: u64 = counts.0.iter().map(|(_, n)| n).sum();
+        put!(
+            page,
+            "<h2>{title}</h2>\n<div class=\"panel\"><table class=\"states\">"
+        );
+        for (name, n) in &counts.0 {
+            let share = *n as f64 / all.max(1) as f64 * 100.0;
+            put!(
+                page,
+                "<tr><td>{}</td><td>{n}</td><td><div class=\"share\" style=\"width:{share:.1}%\">\
+                 </div></td></tr>\n",
+                escape(name)
+            );
+        }
+        page.push_str("</table></div>\n");
+    }
 }
 
 fn gaps(page: &mut String, results: &Results) {

@@ -1,0 +1,217 @@
+//! Does a recording give back what the loop saw and computed, whatever has happened to its files?
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::AtomicBool,
+};
+
+use roadloop::{
+    config::Config,
+    frame::{FrameId, FrameResult, Gap, Size},
+    frame_loop::{MonotonicClock, Pace},
+    replay::Replay,
+    sink::{
+        Announced, Full, Sink, SinkError, View,
+        digest::{Digest, Hash},
+        recorder::{About, Encoding, RecordStatus, Recorder},
+    },
+    source::{
+        Drive, DriveOptions,
+        synth::{Motion, Options, write::write_drive},
+    },
+};
+
+const FRAMES: usize = 24;
+
+/// A synthetic street at 10 Hz whose left camera is a mono camera, too.
+fn drive(dir: &Path, motion: Motion) -> PathBuf {
+    let out = dir.join("drive");
+    let options = Options {
+        frames: FRAMES,
+        seed: 3,
+        size: Size::new(203, 97),
+        motion,
+    };
+    write_drive(&options, &out, &mut |_, _| {}).unwrap();
+    fs::create_dir_all(out.join("mono")).unwrap();
+    for n in 0..FRAMES {
+        let name = format!("{n:06}.png");
+        fs::copy(
+            out.join("image_2").join(&name),
+            out.join("mono").join(&name),
+        )
+        .unwrap();
+    }
+    out
+}
+
+fn config() -> Config {
+    let text = "[foreground]\nenabled = true\nwarm_up_frames = 4\n[record]\nrotate_s = 1\n";
+    Config::parse(text, None, "test").unwrap()
+}
+
+/// Results frame by frame, in a recording, too.
+#[derive(Default)]
+struct Kept {
+    frames: Vec<(usize, Hash)>,
+    gaps: Vec<(usize, Gap)>,
+    digest: Digest,
+    recorder: Option<Recorder>,
+}
+
+impl Sink for Kept {
+    fn begin(&mut self, announced: &Announced<'_>) -> Result<(), SinkError> {
+        self.recorder
+            .as_mut()
+            .map_or(Ok(()), |r| r.begin(announced))
+    }
+
+    fn state_room(&mut self, next: FrameId) -> Option<&mut Vec<u8>> {
+        self.recorder.as_mut()?.state_room(next)
+    }
+
+    fn frame(&mut self, view: View<'_>, result: &FrameResult) -> Result<(), SinkError> {
+        let mut one = Digest::new();
+        one.frame(result)?;
+        self.frames.push((result.id.index, one.digests().whole));
+        self.digest.frame(result)?;
+        self.recorder
+            .as_mut()
+            .map_or(Ok(()), |r| r.frame(view, result))
+    }
+
+    fn gap(&mut self, id: FrameId, gap: Gap) -> Result<(), SinkError> {
+        self.gaps.push((id.index, gap));
+        self.recorder.as_mut().map_or(Ok(()), |r| r.gap(id, gap))
+    }
+}
+
+struct Run {
+    frames: Vec<(usize, Hash)>,
+    gaps: Vec<(usize, Gap)>,
+    whole: Hash,
+    status: Option<RecordStatus>,
+}
+
+fn run_with(path: &Path, config: &Config, options: &DriveOptions, record: Option<&Path>) -> Run {
+    let drive = Drive::open(path, options).unwrap();
+    let replay = Replay::new(&drive).unwrap();
+    let recorder = record.map(|folder| {
+        Recorder::create(folder, &config.record, About::default(), Full::Wait).unwrap()
+    });
+    let mut sink = Kept {
+        recorder,
+        ..Kept::default()
+    };
+    let stop = AtomicBool::new(false);
+    replay
+        .run(config, Pace::Max, &MonotonicClock, &mut sink, &stop)
+        .unwrap();
+    Run {
+        whole: sink.digest.digests().whole,
+        frames: sink.frames,
+        gaps: sink.gaps,
+        status: sink.recorder.map(Recorder::finish),
+    }
+}
+
+fn run(path: &Path, config: &Config, record: Option<&Path>) -> Run {
+    run_with(path, config, &DriveOptions::default(), record)
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn a_recording_gives_the_results_of_the_loop_and_each_file_alone_its_own() {
+    let tmp = tempfile::tempdir().unwrap();
+    for (compression, motion) in [
+        (Encoding::Raw, Motion::Mixed),
+        (Encoding::Png, Motion::Still),
+    ] {
+        let dir = tmp.path().join(format!("{motion:?}"));
+        let (mut config, recorded) = (config(), dir.join("recorded"));
+        config.record.compression = compression;
+        let live = run(&drive(&dir, motion), &config, Some(&recorded));
+        assert_eq!(live.frames.len(), FRAMES);
+        let status = live.status.unwrap();
+        assert_eq!((status.frames, status.dropped, status.files), (24, 0, 3));
+        assert_eq!(status.stopped, None);
+        let again = run(&recorded, &config, None);
+        assert_eq!(again.frames, live.frames);
+        assert_eq!(again.whole, live.whole);
+        for (n, file) in files(&recorded).iter().enumerate() {
+            let alone = run(file, &config, None);
+            let expected = &live.frames[10 * n..(10 * n + 10).min(FRAMES)];
+            assert_eq!(alone.frames, expected, "{motion:?} {n}");
+        }
+    }
+}
+
+#[test]
+fn gaps_keep_their_names_and_places() {
+    let tmp = tempfile::tempdir().unwrap();
+    let drive = drive(tmp.path(), Motion::Drive);
+    fs::remove_file(drive.join("image_3/000003.png")).unwrap();
+    fs::write(drive.join("image_2/000015.png"), b"damaged").unwrap();
+    fs::remove_file(drive.join("mono/000006.png")).unwrap();
+    let (config, recorded) = (config(), tmp.path().join("recorded"));
+    let live = run(&drive, &config, Some(&recorded));
+    assert_eq!(live.gaps, [(3, Gap::Missing), (15, Gap::Unreadable)]);
+    let again = run(&recorded, &config, None);
+    assert_eq!(again.frames, live.frames);
+    assert_eq!(again.gaps, live.gaps);
+    // A file that is lost is a hole of that many frames.
+    fs::remove_file(&files(&recorded)[1]).unwrap();
+    let holed = run(&recorded, &config, None);
+    assert_eq!(holed.gaps.len(), 1 + (10..20).len() + 1);
+    assert!(holed.gaps[1..].iter().all(|g| g.1 == Gap::Missing));
+}
+
+#[test]
+fn a_part_of_a_recording_starts_cold() {
+    let tmp = tempfile::tempdir().unwrap();
+    let (drive, config) = (drive(tmp.path(), Motion::Still), config());
+    let recorded = tmp.path().join("recorded");
+    run(&drive, &config, Some(&recorded));
+    let part = DriveOptions {
+        frames: Some(5..12),
+        ..DriveOptions::default()
+    };
+    let [a, b] = [&drive, &recorded].map(|d| run_with(d, &config, &part, None));
+    assert_eq!(a.frames, b.frames);
+    assert_eq!(a.frames.len(), 7);
+}
+
+/// With python3 and the packages mcap and mcap-ros2-support; skipped, said aloud, without them.
+#[test]
+fn python_tools_read_a_recording() {
+    let tmp = tempfile::tempdir().unwrap();
+    let (drive, mut config) = (drive(tmp.path(), Motion::Still), config());
+    (config.record.disparity, config.record.foreground) = (true, true);
+    let recorded = tmp.path().join("recorded");
+    run(&drive, &config, Some(&recorded));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/check_recording.py");
+    let python = std::env::var_os("ROADLOOP_PYTHON").unwrap_or("python3".into());
+    let output = Command::new(python)
+        .arg(script)
+        .args(files(&recorded))
+        .output();
+    let Ok(output) = output else {
+        eprintln!("SKIPPED: no python3");
+        return;
+    };
+    let said = [output.stdout, output.stderr].map(|b| String::from_utf8_lossy(&b).into_owned());
+    match output.status.code() {
+        Some(77) => eprintln!("{}", said[0].trim_end()),
+        Some(0) => assert_eq!(said[0].matches("/roadloop/state").count(), 3, "{said:?}"),
+        _ => panic!("{said:?}"),
+    }
+}
