@@ -14,7 +14,7 @@ use crate::{
     files,
     frame::{Camera, Size},
     frame_loop::LoopConfig,
-    source::{InputConfig, MaskSource, MonoConfig, SourceConfig},
+    source::{InputConfig, MaskSource, MonoConfig, SourceConfig, cameras::CamerasConfig},
     stage::{egomotion, foreground, logo, road, stereo, stixel},
 };
 
@@ -68,6 +68,9 @@ pub struct Config {
     /// The mono camera.
     #[serde(skip_serializing_if = "is_default")]
     pub mono: MonoConfig,
+    /// Live cameras.
+    #[serde(skip_serializing_if = "is_default")]
+    pub cameras: CamerasConfig,
     /// The egomotion stage.
     #[serde(skip_serializing_if = "is_default")]
     pub egomotion: egomotion::Params,
@@ -263,6 +266,7 @@ impl Config {
         self.input.validate().map_err(|e| wrong(&e))?;
         self.source.validate().map_err(|e| wrong(&e))?;
         self.mono.validate().map_err(|e| wrong(&e))?;
+        self.cameras.validate().map_err(|e| wrong(&e))?;
         self.stereo.validate().map_err(|e| wrong(&e))?;
         self.road.validate().map_err(|e| wrong(&e))?;
         self.stixel.validate().map_err(|e| wrong(&e))?;
@@ -312,6 +316,7 @@ impl Config {
             }
         };
         all("mono", &|| section("mono", &self.mono));
+        all("cameras", &|| section("cameras", &self.cameras));
         all("egomotion", &|| section("egomotion", &self.egomotion));
         all("foreground", &|| section("foreground", &self.foreground));
         all("logo", &|| section("logo", &self.logo));
@@ -330,6 +335,7 @@ impl Config {
         let mut config = Self {
             frame_loop: LoopConfig::default(),
             cuda: CudaConfig::default(),
+            cameras: CamerasConfig::default(),
             ..self.clone()
         };
         config.paths().for_each(PathBuf::clear);

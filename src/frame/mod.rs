@@ -1,8 +1,9 @@
 //! The nouns: images, disparity, road, stixels, motion, foreground, logos, frame sets and results,
-//! and names for gaps.
+//! health, and names for gaps.
 mod camera;
 mod foreground;
 mod gap;
+mod health;
 mod image;
 mod logo;
 mod mono;
@@ -17,6 +18,7 @@ mod time;
 pub use camera::Camera;
 pub use foreground::{Foreground, ForegroundState};
 pub use gap::Gap;
+pub use health::{CameraState, CameraStates, Health};
 pub use image::{Image, Size};
 pub use logo::{Logo, LogoState, Logos, MAX_LOGOS};
 pub use mono::{MonoFrame, MonoImage, PixelKind};

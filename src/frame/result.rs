@@ -125,6 +125,15 @@ impl Street {
         }
     }
 
+    /// There were no stereo images: no measurement, no stixels, and no road that could be relied
+    /// on.
+    pub fn skip(&mut self) {
+        self.disparity.fill(INVALID);
+        self.stixels.clear();
+        self.road.confidence = 0.0;
+        self.road.origin = RoadOrigin::Assumed;
+    }
+
     /// Takes everything from another of the same shape; allocates nothing.
     ///
     /// # Panics

@@ -19,11 +19,13 @@
 //! [`MonoConfig::tolerance_us`]. Where there is none, or it can't be read, the frame says so
 //! ([`crate::frame::MonoFrame::gap`]) and is a frame all the same. A drive of mono pictures alone
 //! has the frames and gaps of any other; `in000001.jpg` counts frames, too.
+pub mod cameras;
 mod decode;
 mod describe;
 mod drive;
 mod error;
 mod layout;
+mod live;
 mod options;
 mod pairing;
 mod prefetch;
@@ -35,13 +37,14 @@ pub use describe::describe;
 pub use drive::{Drive, MonoSegment, Segment, StereoSegment};
 pub use error::{ExitKind, SourceError};
 pub use layout::{DriveKind, FrameFiles, MonoFile, StereoFiles, number_of};
+pub use live::{LiveShape, LiveSource, SourceKind};
 pub use options::{
     CameraPair, Crop, DriveOptions, InputConfig, MaskSource, MonoConfig, SourceConfig,
 };
 pub use prefetch::Prefetch;
 pub use speed::{SPEED, SPEED_TOLERANCE_NS};
 
-use crate::frame::{FrameId, FrameSet, Gap, Timestamp};
+use crate::frame::{CameraStates, FrameId, FrameSet, Gap, Timestamp};
 
 /// What a source has to say when asked for the next frame.
 #[derive(Debug)]
@@ -66,6 +69,11 @@ pub trait Source {
     /// they may come as a [`Gap::Dropped`] instead, so that a source that has fallen behind
     /// catches up.
     fn skip_before(&mut self, _stamp: Timestamp) {}
+
+    /// What the cameras of a live source do; recorded drives have none.
+    fn cameras(&self) -> CameraStates {
+        CameraStates::default()
+    }
 
     /// Takes a frame set back for reuse.
     fn recycle(&mut self, set: Box<FrameSet>);
