@@ -28,7 +28,7 @@ pub enum Packing {
 
 /// A pixel format that is understood.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
+#[serde(rename_all = "UPPERCASE", try_from = "String")]
 #[expect(missing_docs, reason = "the names of the V4L2 documentation")]
 pub enum PixelFormat {
     #[default]
@@ -201,6 +201,23 @@ impl PixelFormat {
     }
 }
 
+/// By name or V4L2 code, in upper or lower case.
+impl TryFrom<String> for PixelFormat {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|format| {
+            let code = format.fourcc();
+            let code = code.trim_ascii_end();
+            format.name().eq_ignore_ascii_case(&text) || code.eq_ignore_ascii_case(text.as_bytes())
+        });
+        found.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("format {text:?}, expected one of {names}")
+        })
+    }
+}
+
 impl std::fmt::Display for PixelFormat {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
@@ -219,6 +236,11 @@ mod tests {
             assert_eq!(text.as_str(), Some(format.name()));
         }
         assert_eq!(PixelFormat::of_fourcc(*b"MJPG"), None);
+        let of = |text: &str| PixelFormat::try_from(text.to_owned());
+        assert_eq!(of("grey"), Ok(PixelFormat::Grey));
+        assert_eq!(of("RG10"), Ok(PixelFormat::Rggb10));
+        assert_eq!(of("y16"), Ok(PixelFormat::Y16));
+        assert!(of("MJPG").unwrap_err().contains("RGGB12"));
     }
 
     #[test]

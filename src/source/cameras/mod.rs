@@ -25,6 +25,8 @@ mod recovery;
 mod sets;
 mod stamps;
 mod status;
+#[cfg(test)]
+mod tests;
 #[cfg(feature = "v4l2")]
 pub mod v4l2;
 

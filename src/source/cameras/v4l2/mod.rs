@@ -382,6 +382,19 @@ impl Drop for Device {
     }
 }
 
+/// Sets a control of a device by its name: for tools and tests.
+///
+/// # Errors
+/// When there is no such device or control, or the value is refused.
+pub fn set_control(device: &std::path::Path, name: &str, value: i64) -> Result<(), QueueError> {
+    let fd = sys::open(device)?;
+    let fd = sys::borrow(&fd);
+    let controls = sys::controls(fd);
+    let control = controls.iter().find(|c| c.name == name);
+    let control = control.ok_or_else(|| QueueError::Unusable(format!("no control {name:?}")))?;
+    sys::set_control(fd, control, value)
+}
+
 /// A capture device of this machine.
 #[derive(Clone, Debug)]
 pub struct Listed {
