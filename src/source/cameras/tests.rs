@@ -136,7 +136,7 @@ impl Rig {
 fn frames_come_whole_in_order_with_their_stamps() {
     let mut rig = Rig::new(device());
     let start = rig.now();
-    let came = rig.take(10 * PERIOD + 2 * MS);
+    let came = rig.take(10 * PERIOD);
     assert_eq!(came.len(), 10);
     for (n, &(stamp, lost, pixel)) in came.iter().enumerate() {
         assert_eq!(stamp, start + (n as u64 + 1) * PERIOD - MS);
@@ -239,7 +239,11 @@ fn what_starting_anew_does_not_help_is_opened_anew() {
         let came = rig.take(20 * PERIOD);
         assert!(came.len() >= 10, "{call}");
         let calls = rig.calls();
-        assert_eq!(calls[calls.len() - 3..], ["close", "open", "start"], "{call}");
+        assert_eq!(
+            calls[calls.len() - 3..],
+            ["close", "open", "start"],
+            "{call}"
+        );
         assert_eq!(rig.status().opens, 2);
         rig.lawful();
     }
@@ -253,12 +257,12 @@ fn a_stall_is_noticed_within_three_periods() {
     let start = rig.now();
     let mut noticed = None;
     while noticed.is_none() {
-        rig.run(MS);
+        assert_eq!(rig.capture.turn(), None);
         let state = rig.status().state;
         noticed = (state == CameraState::Stalled).then(|| rig.now() - start);
         assert!(rig.now() < start + 10 * PERIOD);
     }
-    assert!(noticed <= Some(3 * PERIOD + 2 * MS), "{noticed:?}");
+    assert_eq!(noticed, Some(3 * PERIOD));
     assert_eq!(rig.calls(), ["stop", "start"]);
     // That does not help: closed and opened, again and again, for ever, and never in a hurry.
     rig.run(60_000 * MS);
@@ -285,7 +289,11 @@ fn an_unplugged_camera_is_back_within_two_seconds() {
         let start = rig.now();
         while rig.status().state != CameraState::Streaming {
             rig.run(MS);
-            assert!(rig.now() - start < 2_000 * MS, "{out_ms} ms: {:?}", rig.status());
+            assert!(
+                rig.now() - start < 2_000 * MS,
+                "{out_ms} ms: {:?}",
+                rig.status()
+            );
         }
         rig.drain();
         assert_eq!(rig.take(5 * PERIOD).len(), 5);
@@ -338,20 +346,24 @@ fn sequence_numbers_wrap() {
     let before = rig.status();
     assert_eq!(rig.take(10 * PERIOD).len(), 10);
     let after = rig.status();
-    assert_eq!((after.missed, after.disordered), (before.missed, before.disordered));
+    assert_eq!(
+        (after.missed, after.disordered),
+        (before.missed, before.disordered)
+    );
 }
 
 #[test]
 fn the_oldest_waits_for_nobody() {
     let mut rig = Rig::streaming();
+    let before = rig.status().dropped;
     // The loop does not come.
     rig.run(20 * PERIOD);
     let came = rig.drain();
-    let status = rig.status();
+    let dropped = rig.status().dropped - before;
     let newest = came.last().unwrap();
     assert!(came.len() >= 3, "{came:?}");
-    assert_eq!(status.dropped + came.len() as u64, 20);
-    assert_eq!(came.iter().map(|c| c.1).sum::<u64>(), status.dropped);
+    assert_eq!(dropped + came.len() as u64, 20);
+    assert_eq!(came.iter().map(|c| c.1).sum::<u64>(), dropped);
     assert!(rig.now() - newest.0 <= PERIOD + MS);
 }
 
@@ -539,8 +551,14 @@ fn sets_hold_what_belongs_together() {
         let set = l.frame();
         assert_eq!(set.id.index, n as usize - 1);
         assert_eq!(set.id.timestamp, Timestamp(1_000 * MS + n * PERIOD));
-        assert_eq!(shown(&set), [n as u8, n as u8, n as u8 + 100, n as u8 + 200]);
-        assert_eq!((set.stereo_gap, set.mono.as_ref().unwrap().gap), (None, None));
+        assert_eq!(
+            shown(&set),
+            [n as u8, n as u8, n as u8 + 100, n as u8 + 200]
+        );
+        assert_eq!(
+            (set.stereo_gap, set.mono.as_ref().unwrap().gap),
+            (None, None)
+        );
         let mono = set.mono.as_ref().unwrap().timestamp;
         assert_eq!(mono.0, set.id.timestamp.0 + 2000);
         l.cameras.recycle(set);
@@ -565,7 +583,11 @@ fn a_lost_stereo_camera_leaves_the_mono_camera_and_comes_back() {
         for n in 2..6 {
             let stamp = 1_000 * MS + n * PERIOD;
             l.clock.0.set(stamp + 5 * MS);
-            let other = if lost == Which::Left { Which::Right } else { Which::Left };
+            let other = if lost == Which::Left {
+                Which::Right
+            } else {
+                Which::Left
+            };
             l.come(other, stamp, 9);
             l.come(Which::Mono, stamp, n as u8);
             let set = l.frame();
@@ -653,7 +675,10 @@ fn silence_is_named_frame_by_frame_and_not_twice() {
     l.nothing();
     l.pass(PERIOD);
     let (id, _) = l.gap();
-    assert_eq!((id.index, id.timestamp), (2, Timestamp(1_000 * MS + 3 * PERIOD)));
+    assert_eq!(
+        (id.index, id.timestamp),
+        (2, Timestamp(1_000 * MS + 3 * PERIOD))
+    );
     l.nothing();
     // The driver counted on: two of its four were named already.
     for which in Which::ALL {
