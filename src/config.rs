@@ -19,7 +19,8 @@ use crate::{
     service::OutputConfig,
     sink::recorder::RecordConfig,
     source::{
-        FaultConfig, InputConfig, MaskSource, MonoConfig, SourceConfig, SourceKind, SyntheticConfig,
+        FaultConfig, InputConfig, MaskSource, MonoConfig, SourceConfig, SourceKind,
+        SyntheticConfig, cameras::CamerasConfig,
     },
     stage::{egomotion, foreground, logo, road, stereo, stixel},
 };
@@ -74,6 +75,9 @@ pub struct Config {
     /// The mono camera.
     #[serde(skip_serializing_if = "is_default")]
     pub mono: MonoConfig,
+    /// Live cameras.
+    #[serde(skip_serializing_if = "is_default")]
+    pub cameras: CamerasConfig,
     /// The egomotion stage.
     #[serde(skip_serializing_if = "is_default")]
     pub egomotion: egomotion::Params,
@@ -295,6 +299,7 @@ impl Config {
         self.input.validate().map_err(|e| wrong(&e))?;
         self.source.validate().map_err(|e| wrong(&e))?;
         self.mono.validate().map_err(|e| wrong(&e))?;
+        self.cameras.validate().map_err(|e| wrong(&e))?;
         self.stereo.validate().map_err(|e| wrong(&e))?;
         self.road.validate().map_err(|e| wrong(&e))?;
         self.stixel.validate().map_err(|e| wrong(&e))?;
@@ -353,6 +358,7 @@ impl Config {
             }
         };
         all("mono", &|| section("mono", &self.mono));
+        all("cameras", &|| section("cameras", &self.cameras));
         all("egomotion", &|| section("egomotion", &self.egomotion));
         all("foreground", &|| section("foreground", &self.foreground));
         all("logo", &|| section("logo", &self.logo));
@@ -382,6 +388,7 @@ impl Config {
             synthetic: SyntheticConfig::default(),
             fault: FaultConfig::default(),
             record: RecordConfig::default(),
+            cameras: CamerasConfig::default(),
             ..self.clone()
         };
         // What is computed of a frame does not depend on where it comes from.

@@ -19,6 +19,7 @@
 //! [`MonoConfig::tolerance_us`]. Where there is none, or it can't be read, the frame says so
 //! ([`crate::frame::MonoFrame::gap`]) and is a frame all the same. A drive of mono pictures alone
 //! has the frames and gaps of any other; `in000001.jpg` counts frames, too.
+pub mod cameras;
 mod decode;
 mod describe;
 mod drive;
