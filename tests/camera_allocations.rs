@@ -128,11 +128,9 @@ fn nothing_is_allocated_per_frame() {
     for number in 1..=200 {
         *trigger.0.lock().unwrap() = (number, MonotonicClock.now().0);
         trigger.1.notify_all();
-        let set = loop {
-            match cameras.next(10_000_000_000) {
-                Next::Frame(set) => break set,
-                other => panic!("{other:?} {:#?}", cameras.status()),
-            }
+        let set = match cameras.next(10_000_000_000) {
+            Next::Frame(set) => set,
+            other => panic!("{other:?} {:#?}", cameras.status()),
         };
         assert_eq!(set.id.index, number as usize - 1);
         assert!(set.stereo_gap.is_none());

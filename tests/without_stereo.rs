@@ -58,7 +58,14 @@ impl Source for Script {
     }
 
     fn recycle(&mut self, set: Box<FrameSet>) {
-        self.sets.push(set);
+        // The slot's own, which comes back first, has no mono picture.
+        if self
+            .sets
+            .iter()
+            .all(|s| s.mono.is_some() == set.mono.is_some())
+        {
+            self.sets.push(set);
+        }
     }
 }
 
