@@ -6,7 +6,8 @@
 # make test-aarch64 the same for the Jetson's processor, and the suite, under emulation
 # make deb    Debian packages for amd64 and arm64, in target/debian
 # make gpu-bundle   program, GPU tests and benches in one folder, for a machine with a GPU and nothing else
-.PHONY: test-vm test-aarch64 deb setup-v4l2 gpu-bundle demo test setup fmt lint unit release-tests bench compare licences clean cuda-setup cuda-check kernel-report
+# make soak   ten minutes of the live loop at 30 Hz, judged: gaps, memory, overhead, page faults (SECONDS=600)
+.PHONY: test-vm test-aarch64 deb setup-v4l2 soak gpu-bundle demo test setup fmt lint unit release-tests bench compare licences clean cuda-setup cuda-check kernel-report
 CARGO ?= cargo
 DEMO  ?= demo
 
@@ -80,6 +81,11 @@ compare: setup
 
 bench: setup
 	$(CARGO) bench
+
+SECONDS ?= 600
+soak: setup
+	$(CARGO) build --release --bin roadloop --example soak
+	./target/release/examples/soak $(SECONDS)
 
 # Licences, advisories and duplicates of all dependencies, by cargo-deny.
 licences: setup

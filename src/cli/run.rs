@@ -105,6 +105,9 @@ fn start(config: &Config, path: &Path, service: &Service<'_>) -> Result<(), Fail
     }
 }
 
+/// What the names of threads that capture begin with.
+const CAPTURE: &str = "camera-";
+
 /// What a build without cameras says.
 fn no_cameras(config: &Path) -> Failure {
     Failure::unavailable(format!(
@@ -175,6 +178,7 @@ fn attend(
         config.output.metrics.clone(),
     );
     let ended = AtomicBool::new(false);
+    realtime.raise(CAPTURE)?;
     let background = thread::scope(|scope| {
         let beside = thread::Builder::new()
             .name("attendant".into())

@@ -127,6 +127,17 @@ impl Street {
         }
     }
 
+    /// There was nothing to compute it from: nothing measured, no stixels, the road as it was.
+    pub fn skip(&mut self) {
+        self.disparity.fill(INVALID);
+        self.stixels.clear();
+        self.road.confidence = 0.0;
+        self.road.origin = match self.road.origin {
+            RoadOrigin::Measured => RoadOrigin::Held,
+            other => other,
+        };
+    }
+
     /// Takes everything from another of the same shape; allocates nothing.
     ///
     /// # Panics

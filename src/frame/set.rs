@@ -1,4 +1,4 @@
-use super::{Disparity, Image, MonoFrame, Rgb, Size, Timestamp};
+use super::{Disparity, Gap, Image, MonoFrame, Rgb, Size, Timestamp};
 
 /// Which frame of its drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +19,9 @@ pub struct FrameSet {
     pub id: FrameId,
     /// The stereo camera's images.
     pub stereo: Option<StereoFrame>,
+    /// Why `stereo` is not to be looked at, where a live drive goes on without it: a camera is
+    /// lost, or its picture has no partner in time.
+    pub stereo_gap: Option<Gap>,
     /// The mono camera's image, or why there is none that belongs here.
     pub mono: Option<MonoFrame>,
     /// Speed of the vehicle, m/s, where it is recorded and known for this instant.

@@ -5,7 +5,7 @@ use std::{
 };
 
 use crate::{
-    frame::{FrameId, FrameSet, Gap, GapSet, MAX_STAGES, Outcome, StageTiming, Timestamp},
+    frame::{FrameId, FrameSet, Gap, GapSet, MAX_STAGES, Outcome, StageTiming, Street, Timestamp},
     sink::{Sink, SinkError},
     source::{Next, Source},
 };
@@ -280,6 +280,9 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
         if let Some(gap) = self.slot.set.mono.as_ref().and_then(|mono| mono.gap) {
             self.slot.result.gaps.insert(gap);
         }
+        if let Some(gap) = self.slot.set.stereo_gap {
+            self.slot.result.gaps.insert(gap);
+        }
         // Timing is lent out while the backend writes the rest of the result.
         let mut timing = mem::take(&mut self.slot.result.timing);
         timing.start = arrival;
@@ -289,6 +292,13 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
             let required = self.backend.units()[unit].required();
             let expected = &mut self.expected[unit];
             let before = self.clock.now();
+            if required && self.slot.set.stereo_gap.is_some() {
+                // The cameras that are left go on without the street.
+                let mut laps = Laps::new(self.clock, arrival, &mut timing);
+                stages.iter().for_each(|&stage| laps.skip(stage));
+                self.slot.result.street.iter_mut().for_each(Street::skip);
+                continue;
+            }
             if decides && !required && deadline.since(before) < expected.expected_ns() {
                 expected.skipped();
                 for stage in stages {

@@ -105,20 +105,28 @@ impl Realtime {
     /// As [`Realtime::start`].
     pub fn enter(&self) -> Result<(), RealtimeError> {
         self.judge(bind(&self.config.cpus))?;
-        self.judge(fifo(self.config.priority))
+        self.judge(fifo(0, self.config.priority))
     }
 
-    /// Makes the calling thread one that captures: one step above those that compute, on any
-    /// processor.
+    /// Makes the threads whose names begin so ones that capture: one step above those that
+    /// compute, which would keep their frames waiting.
     ///
     /// # Errors
     /// As [`Realtime::start`].
-    pub fn enter_capture(&self) -> Result<(), RealtimeError> {
-        self.unbind();
-        match self.config.priority {
-            0 => Ok(()),
-            priority => self.judge(fifo(priority + 1)),
+    pub fn raise(&self, names: &str) -> Result<(), RealtimeError> {
+        let priority = match self.config.priority {
+            0 => return Ok(()),
+            priority => priority + 1,
+        };
+        let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten();
+        for thread in threads.flatten() {
+            let name = std::fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
+            let number = thread.file_name().to_str().and_then(|n| n.parse().ok());
+            if let Some(number) = number.filter(|_| name.starts_with(names)) {
+                self.judge(fifo(number, priority))?;
+            }
         }
+        Ok(())
     }
 
     /// Lets the calling thread, an ordinary one, run on any processor again: it was perhaps
@@ -174,11 +182,11 @@ fn bind(cpus: &[usize]) -> Result<(), RealtimeError> {
     sched_setaffinity(None, &set).map_err(|e| refused("cpus", format!("{cpus:?}: {e}")))
 }
 
-fn fifo(priority: u8) -> Result<(), RealtimeError> {
+fn fifo(thread: i32, priority: u8) -> Result<(), RealtimeError> {
     if priority == 0 {
         return Ok(());
     }
-    sys::become_fifo(priority).map_err(|e| {
+    sys::fifo(thread, priority).map_err(|e| {
         let text = format!("SCHED_FIFO {priority}: {e}; LimitRTPRIO= of the service grants it");
         refused("priority", text)
     })
@@ -192,7 +200,7 @@ mod tests {
     fn by_default_nothing_is_asked_for() {
         let realtime = Realtime::start(&RealtimeConfig::default(), false).unwrap();
         realtime.enter().unwrap();
-        realtime.enter_capture().unwrap();
+        realtime.raise("").unwrap();
         assert_eq!(realtime.threads(), None);
     }
 

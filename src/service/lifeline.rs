@@ -4,8 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use super::Notifier;
 use crate::{
     calib::Rig,
-    frame::{CameraState, CameraStates, FrameId, FrameResult, FrameSet, Gap, Timestamp},
-    frame_loop::Clock,
+    frame::{
+        CameraState, CameraStates, FrameId, FrameResult, FrameSet, Gap, Outcome, StageTiming,
+        Timestamp,
+    },
+    frame_loop::{Clock, StageId},
     sink::{Sink, SinkError, View},
     source::{LiveShape, LiveSource, Next, Source},
 };
@@ -178,8 +181,17 @@ impl<S: LiveSource, C: Clock> LiveSource for AttendedSource<'_, S, C> {
 struct AttendedSink<'a, C>(&'a Lifeline<'a, C>);
 
 impl<C: Clock> Sink for AttendedSink<'_, C> {
-    fn frame(&mut self, _view: View<'_>, _result: &FrameResult) -> Result<(), SinkError> {
-        self.0.published();
+    fn frame(&mut self, _view: View<'_>, result: &FrameResult) -> Result<(), SinkError> {
+        let required = |name| {
+            StageId::ORDER
+                .iter()
+                .any(|s| s.required() && s.name() == name)
+        };
+        let skipped = |t: &StageTiming| t.outcome == Outcome::Skipped && required(t.stage);
+        // Without its street a result is not what the service is for.
+        if !result.timing.stages.iter().any(skipped) {
+            self.0.published();
+        }
         Ok(())
     }
 
@@ -251,6 +263,15 @@ mod tests {
         let lifeline = Lifeline::new(&notifier, &clock, PATIENCE);
         let mut sink = lifeline.sink();
         sink.gap(FrameId::default(), Gap::Dropped).unwrap();
+        let mut without_street = FrameResult::default();
+        let skipped = StageTiming {
+            stage: "stereo",
+            start_ns: 0,
+            duration_ns: 0,
+            outcome: Outcome::Skipped,
+        };
+        without_street.timing.stages.push(skipped).unwrap();
+        sink.frame(View::default(), &without_street).unwrap();
         assert!(!lifeline.is_ready() && told(&there).is_empty());
         for _ in 0..2 {
             sink.frame(View::default(), &FrameResult::default())
