@@ -352,6 +352,7 @@ impl Config {
         all("logo", &|| section("logo", &self.logo));
         all("live", &|| section("live", &self.live));
         all("realtime", &|| section("realtime", &self.realtime));
+        all("output", &|| section("output", &self.output));
         text
     }
 

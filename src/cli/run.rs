@@ -25,7 +25,7 @@ use crate::{
     sink::{
         Sink, counters::Counters, fan_out::FanOut, socket::ResultSocket, summary::write_atomically,
     },
-    source::{FaultInjector, LiveSource, SourceKind, SyntheticCameras},
+    source::{FaultInjector, LiveSource, SourceKind, SyntheticCameras, mask_of},
     stage::logo::Templates,
 };
 
@@ -142,7 +142,19 @@ fn attend(
         Some(path) => Some(Arc::new(Templates::read(path)?)),
         None => None,
     };
+    // Cameras give what they are asked for; nothing is cut off or averaged on the way.
+    if config.input.changes_geometry() {
+        return Err(Failure::config(
+            "input.crop and input.scale_down are for recorded drives, expected neither with live \
+             cameras: ask the cameras for a smaller format",
+        ));
+    }
+    let mask = match shape.stereo {
+        Some((size, _)) => mask_of(&config.input, size)?,
+        None => None,
+    };
     let live = Live::new(shape, rig(config, &source)?)?
+        .with_mask(mask)
         .with_logos(templates)
         .with_background(background(config)?);
     if live.is_idle(config) {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    DriveKind, DriveOptions, FrameFiles, SourceError, StereoFiles,
+    DriveKind, DriveOptions, FrameFiles, InputConfig, SourceError, StereoFiles,
     layout::{self, Layout, OwnCalibration, Times},
     options::MaskSource,
     prepare::{Prepare, mask_of_polygons},
@@ -306,6 +306,18 @@ impl Drive {
     pub(super) fn shared_frames(&self) -> Arc<[FrameFiles]> {
         Arc::clone(&self.frames)
     }
+}
+
+/// The mask of `[input]` for left images of this size that are neither cut nor made smaller.
+///
+/// # Errors
+/// When its picture can't be read or has another size.
+pub fn mask_of(input: &InputConfig, size: Size) -> Result<Option<Mask>, SourceError> {
+    let options = DriveOptions {
+        input: input.clone(),
+        ..DriveOptions::default()
+    };
+    Masks::new(&options)?.of(size, &input.prepare(size)?)
 }
 
 /// What becomes of pictures of this size.

@@ -35,7 +35,7 @@ pub mod synth;
 mod synthetic;
 
 pub use describe::describe;
-pub use drive::{Drive, MonoSegment, Segment, StereoSegment};
+pub use drive::{Drive, MonoSegment, Segment, StereoSegment, mask_of};
 pub use error::{ExitKind, SourceError};
 pub use fault::{FaultConfig, FaultInjector};
 pub use layout::{DriveKind, FrameFiles, MonoFile, StereoFiles, number_of};
