@@ -51,7 +51,7 @@ check() {    # DEB ARCH NAME
     [ "$(cat "$work/DEBIAN/conffiles")" = /etc/roadloop/roadloop.toml ] ||
         fail "$deb: conffiles are '$(cat "$work/DEBIAN/conffiles")', expected /etc/roadloop/roadloop.toml"
     for file in usr/bin/roadloop usr/lib/systemd/system/roadloop.service usr/lib/udev/rules.d/60-roadloop.rules \
-        usr/lib/tmpfiles.d/roadloop.conf usr/share/man/man1/roadloop.1.gz usr/share/man/man1/roadloop-replay.1.gz \
+        usr/lib/tmpfiles.d/roadloop.conf usr/lib/sysusers.d/roadloop.conf usr/share/man/man1/roadloop.1.gz usr/share/man/man1/roadloop-replay.1.gz \
         usr/share/bash-completion/completions/roadloop usr/share/zsh/vendor-completions/_roadloop \
         usr/share/fish/vendor_completions.d/roadloop.fish usr/share/roadloop/calib/template.yaml \
         "usr/share/doc/$name/copyright" DEBIAN/postinst DEBIAN/prerm DEBIAN/postrm; do

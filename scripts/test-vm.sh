@@ -66,7 +66,7 @@ guest() {    # SUITE
     local vm=(scripts/vm/boot.sh --arch "$arch" --devs 3)
     case $1 in
         cameras) "${vm[@]}" --timeout 240 "$cameras" --test-threads 1 | timed ;;
-        live) "${vm[@]}" --systemd --timeout 600 --mem 1024 --out "$out/live" \
+        live) "${vm[@]}" --systemd --smp 2 --timeout 600 --mem 1024 --out "$out/live" \
             --file "$target/release/roadloop:/usr/bin/roadloop" \
             --file scripts/vm/cases.sh:/guest/cases.sh --file scripts/vm/live.toml:/guest/live.toml scripts/vm/live.sh ;;
         service) "${vm[@]}" --systemd --timeout 600 --mem 1024 --out "$out/service" \
