@@ -15,7 +15,7 @@ use crate::{
     frame::{Camera, Size},
     frame_loop::LoopConfig,
     source::{InputConfig, MaskSource, MonoConfig, SourceConfig},
-    stage::{egomotion, foreground, logo, road, stereo, stixel},
+    stage::{egomotion, foreground, forest, logo, road, stereo, stixel},
 };
 
 /// The most stixels that a frame may have room for. Some ten such lists are kept.
@@ -77,6 +77,9 @@ pub struct Config {
     /// The logo stage.
     #[serde(skip_serializing_if = "is_default")]
     pub logo: logo::Params,
+    /// The label stage: a random forest.
+    #[serde(skip_serializing_if = "is_default")]
+    pub forest: forest::Params,
 }
 
 /// How a thread waits for the GPU.
@@ -229,6 +232,7 @@ impl Config {
         mask.into_iter()
             .chain(&mut self.foreground.snapshot)
             .chain(&mut self.logo.templates)
+            .chain(&mut self.forest.model)
     }
 
     /// Whether the foreground is computed: where the configuration says so, else on drives that
@@ -269,6 +273,7 @@ impl Config {
         self.egomotion.validate().map_err(|e| wrong(&e))?;
         self.foreground.validate().map_err(|e| wrong(&e))?;
         self.logo.validate().map_err(|e| wrong(&e))?;
+        self.forest.validate().map_err(|e| wrong(&e))?;
         for (key, value) in [
             ("device_memory_mib", self.cuda.device_memory_mib),
             ("pinned_memory_mib", self.cuda.pinned_memory_mib),
@@ -315,6 +320,7 @@ impl Config {
         all("egomotion", &|| section("egomotion", &self.egomotion));
         all("foreground", &|| section("foreground", &self.foreground));
         all("logo", &|| section("logo", &self.logo));
+        all("forest", &|| section("forest", &self.forest));
         text
     }
 

@@ -1,9 +1,10 @@
-//! The nouns: images, disparity, road, stixels, motion, foreground, logos, frame sets and results,
-//! and names for gaps.
+//! The nouns: images, disparity, road, stixels, motion, foreground, logos, labels, frame sets and
+//! results, and names for gaps.
 mod camera;
 mod foreground;
 mod gap;
 mod image;
+mod labels;
 mod logo;
 mod mono;
 mod motion;
@@ -18,6 +19,7 @@ pub use camera::Camera;
 pub use foreground::{Foreground, ForegroundState};
 pub use gap::Gap;
 pub use image::{Image, Size};
+pub use labels::{LabelClass, LabelState, LabelTable, Labels};
 pub use logo::{Logo, LogoState, Logos, MAX_LOGOS};
 pub use mono::{MonoFrame, MonoImage, PixelKind};
 pub use motion::{Motion, MotionState};

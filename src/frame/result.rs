@@ -1,5 +1,5 @@
 use super::{
-    Disparity, Foreground, FrameId, Gap, INVALID, Image, Logos, Motion, Road, RoadOrigin, Size,
+    Disparity, Foreground, FrameId, Gap, INVALID, Image, Labels, Logos, Motion, Road, RoadOrigin, Size,
     Stixels, Timestamp,
 };
 
@@ -150,6 +150,8 @@ pub struct FrameResult {
     pub foreground: Option<Foreground>,
     /// Logos on vehicles.
     pub logos: Option<Logos>,
+    /// What each pixel of the left image shows.
+    pub labels: Option<Labels>,
     /// When it was computed; never part of a digest.
     pub timing: Timing,
     /// What is missing or degraded in it; never part of a digest.
@@ -172,6 +174,9 @@ impl FrameResult {
         }
         if let (Some(to), Some(from)) = (&mut self.logos, &other.logos) {
             to.clone_from(from);
+        }
+        if let (Some(to), Some(from)) = (&mut self.labels, &other.labels) {
+            to.copy_from(from);
         }
         self.timing.clone_from(&other.timing);
         self.gaps = other.gaps;
@@ -207,10 +212,15 @@ mod tests {
     #[test]
     fn a_copy_equals_its_original() {
         let size = Size::new(7, 3);
+        let table = std::sync::Arc::new(crate::frame::LabelTable {
+            classes: Vec::new(),
+            void: 0,
+        });
         let new = || FrameResult {
             motion: Some(Motion::default()),
             foreground: Some(Foreground::new(size)),
             logos: Some(Logos::new()),
+            labels: Some(Labels::new(size, 2, false, table.clone())),
             ..Street::new(size, Stixels::new(1, 5, 4)).into()
         };
         let mut a = new();
@@ -227,6 +237,7 @@ mod tests {
             confidence: 7,
         };
         a.logos.as_mut().unwrap().push(logo).unwrap();
+        a.labels.as_mut().unwrap().labels.set(3, 1, 9);
         a.gaps.insert(Gap::RoadHeld);
         let mut b = new();
         assert_ne!(a, b);

@@ -53,8 +53,8 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     /// Threads [default: one a core]
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
