@@ -48,3 +48,13 @@ make() {
 camera() {
     awk '/^P1/ { printf "--focal-px %.9g --baseline-m %.9g\n", $2, -$5 / $2 }' "$work/$1/calib.txt"
 }
+
+make train 101 140 4
+make held 1 6 8
+# shellcheck disable=SC2046 # words on purpose
+"$run" "$roadloop" forest train "$work/train" --disparity "$work/train/disparity" $(camera train) \
+    --feature rgbd --depth-steps 256 --fill-depth --reference 2560 --offset 30 --region 3 --norm mean \
+    --depth-share 128 --row-share 24 --samples 1536 --features 192 --trees 4 --depth-levels 18 \
+    --min-pixels 24 --weight pedestrian=2,pole=2 --out "$out" --force
+# shellcheck disable=SC2046
+"$run" "$roadloop" forest test "$out" "$work/held" --disparity "$work/held/disparity" $(camera held)
