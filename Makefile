@@ -3,7 +3,9 @@
 # make cuda-setup   compilers for CUDA and a stub of libcuda, where the machine has none
 # make cuda-check   the feature "cuda" without a GPU: lints, links, tests (GPU tests skip), kernel report
 # make gpu-bundle   program, GPU tests and benches in one folder, for a machine with a GPU and nothing else
-.PHONY: gpu-bundle demo test setup fmt lint unit release-tests bench compare licences clean cuda-setup cuda-check kernel-report
+# make street-forest   models/street.forest anew: drives, training, judgement, in minutes
+# make mpi-check   the feature "mpi": lints, and training on 1, 2 and 3 ranks; skips where there is no MPI
+.PHONY: street-forest mpi-check gpu-bundle demo test setup fmt lint unit release-tests bench compare licences clean cuda-setup cuda-check kernel-report
 CARGO ?= cargo
 DEMO  ?= demo
 
@@ -11,7 +13,7 @@ demo: setup
 	$(CARGO) build --release
 	./target/release/roadloop demo --out $(DEMO) --force
 
-test: fmt lint unit release-tests cuda-check
+test: fmt lint unit release-tests mpi-check cuda-check
 	@echo "make test: all checks passed"
 
 setup:
@@ -45,6 +47,17 @@ cuda-check: cuda-setup kernel-report
 	$(CARGO) test --features cuda --lib cuda
 	$(CARGO) test --features cuda --test 'cuda*'
 	$(CARGO) test --features cuda --doc cuda
+
+# Compilers and launcher of MPI are installed where that may be done; else it skips and says so.
+mpi-check: setup
+	@if scripts/setup-mpi.sh; then \
+	  $(CARGO) clippy --all-targets --features mpi -- -D warnings && \
+	  $(CARGO) test --features mpi --test forest_mpi; \
+	else echo "mpi-check: SKIPPED, there is no MPI here"; fi
+
+street-forest: setup
+	$(CARGO) build --release
+	scripts/street-forest.sh
 
 # Registers, shared memory and spills of each kernel on each target; a spill on Orin fails.
 kernel-report: cuda-setup

@@ -280,6 +280,10 @@ const MAX_BACKGROUND: u64 = 1 << 32;
 /// What is computed of this drive: what the configuration and `--save` ask for.
 fn settle(args: &Args, config: &mut Config, drive: &Drive) -> Result<(), Failure> {
     let mono = drive.is_mono();
+    if args.street_forest && config.forest.model.is_none() {
+        // For pictures every other pixel will do.
+        config.forest.step = config.forest.step.max(2);
+    }
     if args.save.contains(Save::Foreground) && !config.wants_foreground(mono) {
         config.foreground.enabled = Some(true);
     }
