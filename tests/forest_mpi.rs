@@ -51,7 +51,12 @@ fn ranks_give_the_bytes_of_one_process() {
     let tmp = toy::folder();
     let path = |name: &str| tmp.path().join(name);
     for more in [&[][..], &["--threshold-source", "uniform", "--flip"]] {
-        let alone = train(None, tmp.path(), &path("alone"), &[more, &["--force"]].concat());
+        let alone = train(
+            None,
+            tmp.path(),
+            &path("alone"),
+            &[more, &["--force"]].concat(),
+        );
         assert!(alone.status.success(), "{alone:?}");
         let expected = fs::read(path("alone")).unwrap();
         for n in ["1", "2", "3"] {

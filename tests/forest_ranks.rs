@@ -143,7 +143,11 @@ fn ranks_grow_the_trees_of_one() {
             change(&mut job);
             let alone = toy::quiet(&job).unwrap();
             // More ranks than images too.
-            for (ranks, limit) in [(2, 1 << 30), (1 + data.items().len(), 1 << 30), (3, 1 << 12)] {
+            for (ranks, limit) in [
+                (2, 1 << 30),
+                (1 + data.items().len(), 1 << 30),
+                (3, 1 << 12),
+            ] {
                 let trained = together(ranks, &data, change, (limit, &Silent), &quiet(ranks));
                 for forest in trained {
                     assert_eq!(forest.unwrap(), alone, "{ranks} {source:?} {limit}");
@@ -187,7 +191,10 @@ fn an_error_of_one_ends_all() {
         .into_iter()
         .map(|r| r.unwrap_err().to_string())
         .collect();
-    assert!(texts[0].contains("rank 0: 1 of 2 ranks have failed"), "{texts:?}");
+    assert!(
+        texts[0].contains("rank 0: 1 of 2 ranks have failed"),
+        "{texts:?}"
+    );
     assert!(texts[1].contains("ends after row"), "{texts:?}");
 }
 

@@ -268,7 +268,10 @@ fn forest(args: &Args, config: &Config) -> Result<Option<Forest>, Failure> {
         None => None,
     };
     let unfinished = |f: &Forest| f.meta.progress.is_some();
-    if let (Some(path), true) = (&config.forest.model, forest.as_ref().is_some_and(unfinished)) {
+    if let (Some(path), true) = (
+        &config.forest.model,
+        forest.as_ref().is_some_and(unfinished),
+    ) {
         log::warn!("{}: an unfinished forest", path.display());
     }
     Ok(forest)

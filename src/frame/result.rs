@@ -1,6 +1,6 @@
 use super::{
-    Disparity, Foreground, FrameId, Gap, INVALID, Image, Labels, Logos, Motion, Road, RoadOrigin, Size,
-    Stixels, Timestamp,
+    Disparity, Foreground, FrameId, Gap, INVALID, Image, Labels, Logos, Motion, Road, RoadOrigin,
+    Size, Stixels, Timestamp,
 };
 
 /// Stages that a frame's [`Timing`] has room for.

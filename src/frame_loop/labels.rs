@@ -54,7 +54,10 @@ impl CpuLabels {
     pub fn new(config: &Config, shape: &LabelShape) -> Result<Self, ChainError> {
         let input = &shape.forest.meta.input;
         if input.bits != 8 {
-            let text = format!("it reads samples of {} bits, left images have 8", input.bits);
+            let text = format!(
+                "it reads samples of {} bits, left images have 8",
+                input.bits
+            );
             return Err(forest::ParamsError::Forest(text).into());
         }
         let colour = shape.colour && input.channels == 3;

@@ -12,8 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{SinkError, digest::Digests};
 use crate::frame::{
-    ForegroundState, FrameResult, Gap, GapSet, LabelState, MAX_STAGES, MotionState, Outcome,
-    Timing,
+    ForegroundState, FrameResult, Gap, GapSet, LabelState, MAX_STAGES, MotionState, Outcome, Timing,
 };
 
 /// A JSON object whose keys keep their order.

@@ -15,8 +15,8 @@ use super::{
     store::{Store, View},
 };
 use crate::stage::forest::{
-    Feature, Forest, LEAF, Meta, PlaneBuilder, Planes, Progress, Purpose, Recipe, Seed, ThresholdSource,
-    Tree, dispatch,
+    Feature, Forest, LEAF, Meta, PlaneBuilder, Planes, Progress, Purpose, Recipe, Seed,
+    ThresholdSource, Tree, dispatch,
 };
 
 /// Trains a forest, or goes on with an unfinished one.

@@ -157,7 +157,10 @@ pub fn scan(data: &Dataset, ranks: &dyn Reducer) -> Result<Vec<Facts>, TrainErro
     let facts = agreed(ranks, stopped, facts)?;
     let wide = HEAD + classes;
     let mut words = vec![0u64; n * wide];
-    for (to, f) in words[mine.start * wide..].chunks_exact_mut(wide).zip(&facts) {
+    for (to, f) in words[mine.start * wide..]
+        .chunks_exact_mut(wide)
+        .zip(&facts)
+    {
         let (width, height) = (f.size.width as u64, f.size.height as u64);
         let (channels, bits, key) = (f.channels as u64, f.bits.into(), f.key.into());
         to[..HEAD].copy_from_slice(&[width, height, channels, bits, key, f.digest]);

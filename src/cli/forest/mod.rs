@@ -50,10 +50,7 @@ pub fn run(
 }
 
 /// Runs something with so many threads.
-fn with_threads<R: Send>(
-    threads: Option<u16>,
-    f: impl FnOnce() -> R + Send,
-) -> Result<R, Failure> {
+fn with_threads<R: Send>(threads: Option<u16>, f: impl FnOnce() -> R + Send) -> Result<R, Failure> {
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads.map_or(0, usize::from))
         .build()

@@ -110,9 +110,9 @@ impl Corners {
         };
         let one = &self.one;
         match (self.means, &self.two) {
-            (false, Some(two)) => f.with(|entry| {
-                i64::from(sum(one, entry)) - i64::from(sum(two, entry)) > limit
-            }),
+            (false, Some(two)) => {
+                f.with(|entry| i64::from(sum(one, entry)) - i64::from(sum(two, entry)) > limit)
+            }
             (false, None) => f.with(|entry| i64::from(sum(one, entry)) > limit),
             (true, Some(two)) => f.with(|entry| mean(one, entry) - mean(two, entry) > limit),
             (true, None) => f.with(|entry| mean(one, entry) > limit),

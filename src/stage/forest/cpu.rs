@@ -78,7 +78,9 @@ impl Plan {
             feature: meta.feature,
             xs: judged(grid.width, size.width),
             ys: judged(grid.height, size.height),
-            scratch: (0..bands).map(|_| Scratch::new(trees.roots.len())).collect(),
+            scratch: (0..bands)
+                .map(|_| Scratch::new(trees.roots.len()))
+                .collect(),
             trees,
             posteriors,
             indices: meta.classes.iter().map(|c| c.index).collect(),
@@ -94,7 +96,9 @@ impl Plan {
 
     /// What the stage gives, not yet computed.
     pub fn output(&self) -> Labels {
-        let Params { step, posteriors, .. } = self.params;
+        let Params {
+            step, posteriors, ..
+        } = self.params;
         Labels::new(self.planes.size(), step, posteriors, self.table.clone())
     }
 
@@ -246,7 +250,10 @@ impl Judge<'_> {
             for t in 0..trees {
                 let leaf = scratch.leaves[t * TILE.area() + row * TILE.width + cell] & !AT_LEAF;
                 let first = leaf as usize * classes;
-                for (sum, &p) in sums.iter_mut().zip(&self.posteriors[first..first + classes]) {
+                for (sum, &p) in sums
+                    .iter_mut()
+                    .zip(&self.posteriors[first..first + classes])
+                {
                     *sum += u32::from(p);
                 }
             }

@@ -363,10 +363,7 @@ impl Dataset {
     /// The same of some of them.
     pub(super) fn scan_part(&self, part: std::ops::Range<usize>) -> Result<Vec<Facts>, DataError> {
         use rayon::prelude::*;
-        let all: Vec<_> = part
-            .into_par_iter()
-            .map(|i| self.facts(i))
-            .collect();
+        let all: Vec<_> = part.into_par_iter().map(|i| self.facts(i)).collect();
         all.into_iter().collect()
     }
 
