@@ -15,7 +15,7 @@ use roadloop::{
         },
     },
     training::{
-        Job, Resources, Silent,
+        Job, Local, Resources, Silent,
         data::{DataOptions, Dataset},
         train,
     },
@@ -87,6 +87,7 @@ fn forest(dir: &Path) -> Forest {
         stop: &AtomicBool::new(false),
         checkpoint: None,
         observer: &Silent,
+        ranks: &Local,
     };
     train(&job, &resources, None).unwrap()
 }

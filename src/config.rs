@@ -22,7 +22,7 @@ use crate::{
         FaultConfig, InputConfig, MaskSource, MonoConfig, SourceConfig, SourceKind,
         SyntheticConfig, cameras::CamerasConfig,
     },
-    stage::{egomotion, foreground, logo, road, stereo, stixel},
+    stage::{egomotion, foreground, forest, logo, road, stereo, stixel},
 };
 
 /// The most stixels that a frame may have room for. Some ten such lists are kept.
@@ -108,6 +108,9 @@ pub struct Config {
     /// What is recorded.
     #[serde(skip_serializing_if = "is_default")]
     pub record: RecordConfig,
+    /// The label stage: a random forest.
+    #[serde(skip_serializing_if = "is_default")]
+    pub forest: forest::Params,
 }
 
 /// How a thread waits for the GPU.
@@ -265,6 +268,7 @@ impl Config {
             .chain(&mut self.output.socket)
             .chain(&mut self.output.metrics)
             .chain(&mut self.record.folder)
+            .chain(&mut self.forest.model)
     }
 
     /// Whether the foreground is computed: where the configuration says so, else on drives that
@@ -315,6 +319,7 @@ impl Config {
             return Err(wrong(&text));
         }
         self.record.validate().map_err(|e| wrong(&e))?;
+        self.forest.validate().map_err(|e| wrong(&e))?;
         for (key, value) in [
             ("device_memory_mib", self.cuda.device_memory_mib),
             ("pinned_memory_mib", self.cuda.pinned_memory_mib),
@@ -366,6 +371,7 @@ impl Config {
         all("realtime", &|| section("realtime", &self.realtime));
         all("record", &|| section("record", &self.record));
         all("output", &|| section("output", &self.output));
+        all("forest", &|| section("forest", &self.forest));
         text
     }
 

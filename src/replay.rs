@@ -15,12 +15,12 @@ use crate::{
     config::Config,
     frame::{Image, PixelKind},
     frame_loop::{
-        Backend, BackendError, Chain, ChainError, Clock, CpuBackend, CpuMono, FrameLoop, LoopError,
-        MonoShape, Pace, Shape, Slot,
+        Backend, BackendError, Chain, ChainError, Clock, CpuBackend, CpuLabels, CpuMono, FrameLoop,
+        LabelShape, LoopError, MonoShape, Pace, Shape, Slot,
     },
     sink::{Announced, Sink, SinkError},
     source::{self, Drive, Prefetch, Segment},
-    stage::logo::Templates,
+    stage::{forest::Forest, logo::Templates},
 };
 
 /// Frame sets that go round between the decoding thread and the loop.
@@ -61,6 +61,7 @@ pub struct Replay<'a> {
     /// `None` where there is no stereo camera.
     rectifications: Vec<Option<Rectification>>,
     logos: Option<Arc<Templates>>,
+    forest: Option<Arc<Forest>>,
     background: Option<Vec<u8>>,
 }
 
@@ -92,6 +93,7 @@ impl<'a> Replay<'a> {
                 .map(rectify)
                 .collect::<Result<_, _>>()?,
             logos: None,
+            forest: None,
             background: None,
         })
     }
@@ -100,6 +102,13 @@ impl<'a> Replay<'a> {
     #[must_use]
     pub fn with_logos(mut self, logos: Arc<Templates>) -> Self {
         self.logos = Some(logos);
+        self
+    }
+
+    /// Labels the left images with this forest; nothing on a mono drive.
+    #[must_use]
+    pub fn with_forest(mut self, forest: Arc<Forest>) -> Self {
+        self.forest = Some(forest);
         self
     }
 
@@ -219,7 +228,20 @@ impl<'a> Replay<'a> {
                 shape.furnish(&mut slot);
                 mono = Some(CpuMono::new(config, &shape)?);
             }
-            let mut backend = Chain::new(street, mono);
+            let mut labels = None;
+            if let (Some(forest), Some(stereo), Some(rectification)) =
+                (&self.forest, &segment.stereo, rectification)
+            {
+                let shape = LabelShape {
+                    size: stereo.size,
+                    colour: stereo.colour,
+                    camera: rectification.camera,
+                    forest: Arc::clone(forest),
+                };
+                shape.furnish(config, &mut slot);
+                labels = Some(CpuLabels::new(config, &shape)?);
+            }
+            let mut backend = Chain::new(Some(Chain::new(street, mono)), labels);
             if let (0, Some(snapshot)) = (number, &self.background)
                 && let Err(reason) = backend.restore(snapshot)
             {

@@ -71,6 +71,7 @@ pub fn run(
             strict: true,
             save: SaveSet::NONE.with(Save::Overlay).with(Save::Disparity),
             force: args.force,
+            street_forest: true,
         },
         &stop,
     )?;

@@ -45,6 +45,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     } = &args.what;
     let config = configuration(config.as_deref(), None)?;
     check_apart(out, &[pictures.as_path()], &[])?;
+    if let Some(folder) = files::missing_folder(out) {
+        return Err(Failure::usage(format!(
+            "--out {}: {} is no folder",
+            out.display(),
+            folder.display()
+        )));
+    }
     // Templates are made anew from their pictures; nothing else is replaced.
     if files::present(out) && Templates::read(out).is_err() {
         return Err(Failure::usage(format!(

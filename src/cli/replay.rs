@@ -28,10 +28,14 @@ use crate::{
         summary::{Provenance, Summary, write_atomically},
     },
     source::{Drive, DriveOptions, MaskSource, Segment, SourceError},
-    stage::{foreground, logo::Templates},
+    stage::{
+        foreground,
+        forest::{Forest, street},
+        logo::Templates,
+    },
 };
 
-/// A recorded drive to stixels, foreground, logos, pictures, timing and a digest.
+/// A recorded drive to stixels, foreground, logos, labels, pictures, timing and a digest.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Folder of the drive: KITTI odometry, stereo 2015 or raw, EuRoC, left/ + right/, pictures of
@@ -69,7 +73,7 @@ pub struct Args {
     #[arg(long)]
     pub strict: bool,
     /// What to write besides tables, a list with commas: overlay, disparity, disparity-colour,
-    /// foreground, logos; or none
+    /// foreground, labels, logos; or none
     #[arg(long, value_name = "LIST", default_value = "overlay", value_parser = parse_save)]
     pub save: SaveSet,
     /// Record the drive and its results as MCAP into this folder, as [record] says
@@ -78,6 +82,9 @@ pub struct Args {
     /// Replace the results of an earlier replay in DIR
     #[arg(long)]
     pub force: bool,
+    /// Whether the forest that comes with roadloop labels pixels where no other one is configured.
+    #[arg(skip)]
+    pub street_forest: bool,
 }
 
 fn parse_frames(text: &str) -> Result<Range<usize>, String> {
@@ -212,6 +219,10 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
         config_hash = with(config_hash, &templates.to_bytes());
         replay = replay.with_logos(Arc::new(templates));
     }
+    if let Some(forest) = forest(args, &config)? {
+        config_hash = with(config_hash, &forest.digest().to_le_bytes());
+        replay = replay.with_forest(Arc::new(forest));
+    }
     if let Some(snapshot) = background(&config)? {
         config_hash = with(config_hash, &snapshot);
         replay = replay.with_background(snapshot);
@@ -269,12 +280,33 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
     Ok(finished?)
 }
 
+/// The forest that is configured, or that comes with roadloop.
+fn forest(args: &Args, config: &Config) -> Result<Option<Forest>, Failure> {
+    let forest = match &config.forest.model {
+        Some(path) => Some(Forest::load(path)?),
+        None if args.street_forest => Some(street().map_err(Failure::internal)?),
+        None => None,
+    };
+    let unfinished = |f: &Forest| f.meta.progress.is_some();
+    if let (Some(path), true) = (
+        &config.forest.model,
+        forest.as_ref().is_some_and(unfinished),
+    ) {
+        log::warn!("{}: an unfinished forest", path.display());
+    }
+    Ok(forest)
+}
+
 /// The largest file of a background that is read, bytes.
 const MAX_BACKGROUND: u64 = 1 << 32;
 
 /// What is computed of this drive: what the configuration and `--save` ask for.
 fn settle(args: &Args, config: &mut Config, drive: &Drive) -> Result<(), Failure> {
     let mono = drive.is_mono();
+    if args.street_forest && config.forest.model.is_none() {
+        // For pictures every other pixel will do.
+        config.forest.step = config.forest.step.max(2);
+    }
     if args.save.contains(Save::Foreground) && !config.wants_foreground(mono) {
         config.foreground.enabled = Some(true);
     }
@@ -285,10 +317,20 @@ fn settle(args: &Args, config: &mut Config, drive: &Drive) -> Result<(), Failure
              --save logos needs it",
         ));
     }
+    let forest = config.forest.model.is_some() || args.street_forest;
+    if args.save.contains(Save::Labels) && !forest {
+        return Err(Failure::config(
+            "forest.model is not set, expected the file that roadloop forest train wrote: \
+             --save labels needs it",
+        ));
+    }
     if !mono {
         return Ok(());
     }
-    for kind in [Save::Disparity, Save::DisparityColour] {
+    if forest {
+        log::warn!("a mono drive: nothing is labelled, that needs stereo pictures");
+    }
+    for kind in [Save::Disparity, Save::DisparityColour, Save::Labels] {
         if args.save.contains(kind) {
             let text = format!(
                 "--save {}: {} has no stereo pictures",
@@ -371,6 +413,7 @@ fn check_inputs(args: &Args, config: &Config, drive: &Drive) -> Result<(), Failu
         mask,
         config.logo.templates.as_deref(),
         config.foreground.snapshot.as_deref(),
+        config.forest.model.as_deref(),
     ];
     let files: Vec<&Path> = files.into_iter().flatten().collect();
     check_apart(&args.out, &folders, &files)?;
@@ -467,6 +510,7 @@ fn text(summary: &Summary, out: &Path) -> String {
         ("gap", Some(&summary.gaps)),
         ("motion", summary.motion.as_ref()),
         ("foreground", summary.foreground.as_ref()),
+        ("labels", summary.labels.as_ref()),
     ];
     for (what, counts) in states {
         for (name, n) in counts.iter().flat_map(|c| &c.0).filter(|(_, n)| *n > 0) {

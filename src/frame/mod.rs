@@ -1,10 +1,11 @@
-//! The nouns: images, disparity, road, stixels, motion, foreground, logos, frame sets and results,
-//! health, and names for gaps.
+//! The nouns: images, disparity, road, stixels, motion, foreground, logos, labels, frame sets and
+//! results, health, and names for gaps.
 mod camera;
 mod foreground;
 mod gap;
 mod health;
 mod image;
+mod labels;
 mod logo;
 mod mono;
 mod motion;
@@ -20,6 +21,7 @@ pub use foreground::{Foreground, ForegroundState};
 pub use gap::Gap;
 pub use health::{CameraState, CameraStates, Health};
 pub use image::{Image, Size};
+pub use labels::{LabelClass, LabelState, LabelTable, Labels};
 pub use logo::{Logo, LogoState, Logos, MAX_LOGOS};
 pub use mono::{MonoFrame, MonoImage, PixelKind};
 pub use motion::{Motion, MotionState};

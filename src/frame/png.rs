@@ -5,7 +5,7 @@ use std::{
     path::Path,
 };
 
-use super::{Disparity, INVALID, Image, Rgb, Size};
+use super::{Disparity, INVALID, Image, Labels, Rgb, Size};
 
 fn write(
     path: &Path,
@@ -42,6 +42,22 @@ pub fn write_grey(path: &Path, image: &Image<u8>) -> std::io::Result<()> {
     write(
         path,
         image.size(),
+        ::png::ColorType::Grayscale,
+        ::png::BitDepth::Eight,
+        &bytes,
+    )
+}
+
+/// Writes 8-bit grey: for each pixel of the image the index of its class.
+///
+/// # Errors
+/// As the file system gives them.
+pub fn write_labels(path: &Path, labels: &Labels) -> std::io::Result<()> {
+    let rows = 0..labels.size.height;
+    let bytes: Vec<u8> = rows.flat_map(|y| labels.pixels(y)).collect();
+    write(
+        path,
+        labels.size,
         ::png::ColorType::Grayscale,
         ::png::BitDepth::Eight,
         &bytes,

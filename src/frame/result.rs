@@ -1,7 +1,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Disparity, Foreground, FrameId, Gap, Health, INVALID, Image, Logos, Motion, Road, RoadOrigin,
+    Disparity, Foreground, FrameId, Gap, Health, INVALID, Image, Labels, Logos, Motion, Road,
+    RoadOrigin,
     Size, Stixels, Timestamp,
 };
 
@@ -163,6 +164,8 @@ pub struct FrameResult {
     pub foreground: Option<Foreground>,
     /// Logos on vehicles.
     pub logos: Option<Logos>,
+    /// What each pixel of the left image shows.
+    pub labels: Option<Labels>,
     /// When it was computed; never part of a digest.
     pub timing: Timing,
     /// What is missing or degraded in it; never part of a digest.
@@ -187,6 +190,9 @@ impl FrameResult {
         }
         if let (Some(to), Some(from)) = (&mut self.logos, &other.logos) {
             to.clone_from(from);
+        }
+        if let (Some(to), Some(from)) = (&mut self.labels, &other.labels) {
+            to.copy_from(from);
         }
         self.timing.clone_from(&other.timing);
         self.gaps = other.gaps;
@@ -223,10 +229,15 @@ mod tests {
     #[test]
     fn a_copy_equals_its_original() {
         let size = Size::new(7, 3);
+        let table = std::sync::Arc::new(crate::frame::LabelTable {
+            classes: Vec::new(),
+            void: 0,
+        });
         let new = || FrameResult {
             motion: Some(Motion::default()),
             foreground: Some(Foreground::new(size)),
             logos: Some(Logos::new()),
+            labels: Some(Labels::new(size, 2, false, table.clone())),
             ..Street::new(size, Stixels::new(1, 5, 4)).into()
         };
         let mut a = new();
@@ -243,6 +254,7 @@ mod tests {
             confidence: 7,
         };
         a.logos.as_mut().unwrap().push(logo).unwrap();
+        a.labels.as_mut().unwrap().labels.set(3, 1, 9);
         a.gaps.insert(Gap::RoadHeld);
         a.health.throttled = Some(true);
         let mut b = new();

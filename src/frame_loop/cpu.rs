@@ -4,7 +4,7 @@ use crate::{
     config::Config,
     frame::{Camera, Disparity, Gap, INVALID, Mask, RoadOrigin, Size, StereoFrame, Street},
     stage::{
-        Stage as _, egomotion, foreground, logo,
+        Stage as _, egomotion, foreground, forest, logo,
         rectify::{self, Rectified},
         road,
         state::StateError,
@@ -56,6 +56,9 @@ pub enum ChainError {
     /// Parameters or templates of the logo stage.
     #[error(transparent)]
     Logo(#[from] logo::ParamsError),
+    /// Parameters or the model of the label stage.
+    #[error(transparent)]
+    Forest(#[from] forest::ParamsError),
     /// The GPU: memory, kernels, driver.
     #[cfg(feature = "cuda")]
     #[error(transparent)]

@@ -7,7 +7,8 @@
 //! to a [`Sink`](crate::sink::Sink), the buffers go back, and the next frame begins: one frame is
 //! in flight, so that lateness never piles up.
 //!
-//! What computes is a [`Chain`]: the stereo chain's backend, then the mono chain's ([`CpuMono`]).
+//! What computes is a [`Chain`]: the stereo chain's backend, then the mono chain's ([`CpuMono`]),
+//! and behind both the forest ([`CpuLabels`]), which reads what the stereo chain gave.
 //! Egomotion and foreground are one unit, so that there is never the one without the other. A
 //! frame without a usable mono picture passes that unit by, under the gap that its set names.
 //!
@@ -35,6 +36,7 @@ mod cpu;
 mod cuda;
 mod fault;
 mod monitor;
+mod labels;
 mod mono;
 mod order;
 mod probe;
@@ -50,6 +52,7 @@ pub use cpu::{ChainError, CpuBackend, Shape};
 pub use cuda::{CudaBackend, Wanted};
 pub use fault::HangConfig;
 pub use monitor::{Monitor, SharedHealth};
+pub use labels::{CpuLabels, LabelShape};
 pub use mono::{CpuMono, MonoShape};
 pub use order::StageId;
 pub use probe::{Doing, Probe, Sight};

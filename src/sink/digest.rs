@@ -14,6 +14,9 @@
 //! - **logos**: number of logos (varint), and for each id and template (varint), state (0
 //!   tentative, 1 tracked, 2 lost), the quad's x and y corner by corner and the velocity's x and y
 //!   (four bytes each, low byte first), and confidence (one byte).
+//! - **labels**: state (0 valid, 1 skipped), step, width and height of the grid (varint), then for
+//!   each row of the grid its labels, a byte each, and its confidences, two bytes each, low byte
+//!   first.
 //!
 //! The whole digest is the xxh3-64 over the parts present, in the order of [`Part::ALL`]: the
 //! part's name (length as varint, then the letters) and its digest as eight bytes, low byte
@@ -28,7 +31,7 @@ use postcard::ser_flavors::Flavor;
 use serde::Serialize;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use crate::frame::{Disparity, Foreground, FrameResult, Logos, Size, Stixels};
+use crate::frame::{Disparity, Foreground, FrameResult, Labels, Logos, Size, Stixels};
 
 /// What has a digest of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -141,8 +144,11 @@ impl Digest {
         if let Some(foreground) = &result.foreground {
             self.foreground(foreground)?;
         }
-        match &result.logos {
-            Some(logos) => self.logos(logos),
+        if let Some(logos) = &result.logos {
+            self.logos(logos)?;
+        }
+        match &result.labels {
+            Some(labels) => self.labels(labels),
             None => Ok(()),
         }
     }
@@ -170,6 +176,22 @@ impl Digest {
         self.record(Part::Logos, logos.as_slice())
     }
 
+    /// Adds the next frame's labels.
+    ///
+    /// # Errors
+    /// As [`Digest::record`].
+    pub fn labels(&mut self, labels: &Labels) -> Result<(), postcard::Error> {
+        let Size { width, height } = labels.labels.size();
+        let head = (labels.state, labels.step, width as u32, height as u32);
+        self.record(Part::Labels, &head)?;
+        let hasher = self.stream(Part::Labels);
+        for (row, confidence) in labels.labels.rows().zip(labels.confidence.rows()) {
+            hasher.update(row);
+            words(hasher, confidence);
+        }
+        Ok(())
+    }
+
     /// Adds the next frame's disparity.
     ///
     /// # Errors
@@ -177,18 +199,9 @@ impl Digest {
     pub fn disparity(&mut self, disparity: &Disparity) -> Result<(), postcard::Error> {
         let size = disparity.size();
         self.record(Part::Disparity, &(size.width as u32, size.height as u32))?;
-        // The generic serialiser takes the pixels one by one; the same bytes go in by the chunk.
-        const CHUNK: usize = 2048;
-        let mut bytes = [0u8; 2 * CHUNK];
         let hasher = self.stream(Part::Disparity);
         for row in disparity.rows() {
-            for pixels in row.chunks(CHUNK) {
-                let bytes = &mut bytes[..2 * pixels.len()];
-                for (to, from) in bytes.chunks_exact_mut(2).zip(pixels) {
-                    to.copy_from_slice(&from.to_le_bytes());
-                }
-                hasher.update(bytes);
-            }
+            words(hasher, row);
         }
         Ok(())
     }
@@ -241,6 +254,20 @@ impl Digest {
             whole: Hash(whole.digest()),
             parts,
         }
+    }
+}
+
+/// Adds words, low byte first: the generic serialiser takes them one by one, here the same bytes
+/// go in by the chunk.
+fn words(hasher: &mut Xxh3, row: &[u16]) {
+    const CHUNK: usize = 2048;
+    let mut bytes = [0u8; 2 * CHUNK];
+    for pixels in row.chunks(CHUNK) {
+        let bytes = &mut bytes[..2 * pixels.len()];
+        for (to, from) in bytes.chunks_exact_mut(2).zip(pixels) {
+            to.copy_from_slice(&from.to_le_bytes());
+        }
+        hasher.update(bytes);
     }
 }
 
@@ -381,6 +408,30 @@ mod tests {
                 (Part::Logos, Hash::of(&bytes)),
             ]
         );
+    }
+
+    /// As above.
+    #[test]
+    fn labels_to_the_byte() {
+        let table = crate::frame::LabelTable {
+            classes: Vec::new(),
+            void: 9,
+        };
+        let mut labels = Labels::new(Size::new(5, 3), 2, false, std::sync::Arc::new(table));
+        let mut digest = Digest::new();
+        digest.labels(&labels).unwrap();
+        labels.state = crate::frame::LabelState::Valid;
+        labels.labels.set(1, 0, 4);
+        labels.confidence.set(1, 0, 0xABCD);
+        digest.labels(&labels).unwrap();
+        let mut bytes = Vec::new();
+        bytes.extend([1, 2, 3, 2]);
+        bytes.extend([9, 9, 9, 0, 0, 0, 0, 0, 0].repeat(2));
+        bytes.extend([0, 2, 3, 2]);
+        bytes.extend([9, 4, 9, 0, 0, 0xCD, 0xAB, 0, 0]);
+        bytes.extend([9, 9, 9, 0, 0, 0, 0, 0, 0]);
+        let expected = [(Part::Labels, Hash::of(&bytes))];
+        assert_eq!(digest.digests().parts, expected);
     }
 
     #[test]

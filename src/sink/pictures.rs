@@ -211,6 +211,13 @@ impl Painter {
         let name = format!("{:06}.png", result.id.number);
         for &kind in &self.kinds {
             let path = self.out.join(kind.name()).join(&name);
+            if kind == Save::Labels {
+                if let Some(labels) = &result.labels {
+                    png::write_labels(&path, labels).map_err(SinkError::io(path))?;
+                    written.fetch_add(1, Ordering::Relaxed);
+                }
+                continue;
+            }
             let file = match (kind, &result.street, &result.foreground) {
                 (Save::Overlay, ..) => {
                     let view = View {

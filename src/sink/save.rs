@@ -13,26 +13,30 @@ pub enum Save {
     DisparityColour,
     /// The mask of what moves: 255 moving, 127 shadow, else 0.
     Foreground,
+    /// The class of each pixel: its index, 8 bits.
+    Labels,
     /// `logos.csv`, which is written wherever that stage runs.
     Logos,
 }
 
 impl Save {
     /// All kinds.
-    pub const ALL: [Save; 5] = [
+    pub const ALL: [Save; 6] = [
         Save::Overlay,
         Save::Disparity,
         Save::DisparityColour,
         Save::Foreground,
+        Save::Labels,
         Save::Logos,
     ];
 
     /// The kinds of pictures.
-    pub const PICTURES: [Save; 4] = [
+    pub const PICTURES: [Save; 5] = [
         Save::Overlay,
         Save::Disparity,
         Save::DisparityColour,
         Save::Foreground,
+        Save::Labels,
     ];
 
     /// The name on the command line and of the folder.
@@ -42,6 +46,7 @@ impl Save {
             Save::Disparity => "disparity",
             Save::DisparityColour => "disparity-colour",
             Save::Foreground => "foreground",
+            Save::Labels => "labels",
             Save::Logos => "logos",
         }
     }
@@ -54,13 +59,11 @@ impl Save {
             Save::Overlay => true,
             Save::Disparity | Save::DisparityColour => shape.street.is_some(),
             Save::Foreground => shape.foreground.is_some(),
+            Save::Labels => shape.labels.is_some(),
             Save::Logos => shape.logos.is_some(),
         }
     }
 }
-
-/// Names with a fixed meaning whose results this build does not compute.
-const NOT_COMPUTED: [&str; 1] = ["labels"];
 
 /// What to save.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,9 +118,6 @@ pub enum SaveError {
     /// No picture has this name.
     #[error("unknown picture {0:?}; expected a list of {known}", known = known())]
     Unknown(String),
-    /// The name is right, but the stage behind it is not in this build.
-    #[error("{0:?} is not computed in this build; expected a list of {known}", known = known())]
-    NotComputed(String),
 }
 
 fn known() -> String {
@@ -133,7 +133,6 @@ impl FromStr for SaveSet {
         names.into_iter().try_fold(Self::NONE, |set, name| {
             match Save::ALL.into_iter().find(|s| s.name() == name) {
                 Some(save) => Ok(set.with(save)),
-                None if NOT_COMPUTED.contains(&name) => Err(SaveError::NotComputed(name.into())),
                 None => Err(SaveError::Unknown(name.into())),
             }
         })
@@ -158,12 +157,7 @@ mod tests {
         assert_eq!(
             text("overlay,overlap"),
             "unknown picture \"overlap\"; expected a list of overlay, disparity, disparity-colour, \
-             foreground, logos"
-        );
-        assert_eq!(
-            text("labels"),
-            "\"labels\" is not computed in this build; expected a list of overlay, disparity, \
-             disparity-colour, foreground, logos"
+             foreground, labels, logos"
         );
     }
 }

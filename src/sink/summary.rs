@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{SinkError, digest::Digests};
 use crate::frame::{
-    ForegroundState, FrameResult, Gap, GapSet, MAX_STAGES, MotionState, Outcome, Timing,
+    ForegroundState, FrameResult, Gap, GapSet, LabelState, MAX_STAGES, MotionState, Outcome, Timing,
 };
 
 /// A JSON object whose keys keep their order.
@@ -162,6 +162,9 @@ pub struct Summary {
     /// For each state of the foreground the number of frames in it, where it is computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreground: Option<Ordered<u64>>,
+    /// For each state of the labels the number of frames in it, where they are computed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labels: Option<Ordered<u64>>,
     /// Whether the replay was stopped before the end of its drive: then the digest is that of a
     /// part.
     #[serde(default)]
@@ -287,6 +290,7 @@ pub struct Statistics {
     previous_ns: Option<u64>,
     motion: Option<[u64; MotionState::ALL.len()]>,
     foreground: Option<[u64; ForegroundState::ALL.len()]>,
+    labels: Option<[u64; LabelState::ALL.len()]>,
 }
 
 impl Default for Statistics {
@@ -308,6 +312,7 @@ impl Statistics {
             previous_ns: None,
             motion: None,
             foreground: None,
+            labels: None,
         }
     }
 
@@ -343,13 +348,16 @@ impl Statistics {
         }
     }
 
-    /// Counts in which states of motion and foreground a frame is.
+    /// Counts in which states of motion, foreground and labels a frame is.
     pub fn states(&mut self, result: &FrameResult) {
         if let Some(motion) = &result.motion {
             self.motion.get_or_insert_default()[motion.state as usize] += 1;
         }
         if let Some(foreground) = &result.foreground {
             self.foreground.get_or_insert_default()[foreground.state as usize] += 1;
+        }
+        if let Some(labels) = &result.labels {
+            self.labels.get_or_insert_default()[labels.state as usize] += 1;
         }
     }
 
@@ -387,6 +395,9 @@ impl Statistics {
             foreground: self
                 .foreground
                 .map(|counts| named(ForegroundState::ALL.map(ForegroundState::name), counts)),
+            labels: self
+                .labels
+                .map(|counts| named(LabelState::ALL.map(LabelState::name), counts)),
             provenance: provenance.clone(),
             ..Summary::default()
         }

@@ -26,6 +26,9 @@ pub enum TrainError {
         /// As asked for.
         expected: String,
     },
+    /// Ranks can't go on together.
+    #[error(transparent)]
+    Ranks(#[from] super::RankError),
     /// It was asked to stop. The checkpoint has the last whole level.
     #[error("stopped at level {level} of tree {tree}")]
     Stopped {

@@ -10,12 +10,13 @@ use super::{
     growing::Growing,
     histogram::{Candidate, Slice, Tile, Winner, bytes_of, keep_best},
     job::{check_resumed, describe},
+    reduce,
     samples::{self, Sample, VOID},
     store::{Store, View},
 };
 use crate::stage::forest::{
-    Feature, Forest, LEAF, PlaneBuilder, Planes, Progress, Purpose, Recipe, Seed, ThresholdSource,
-    Tree, dispatch,
+    Feature, Forest, LEAF, Meta, PlaneBuilder, Planes, Progress, Purpose, Recipe, Seed,
+    ThresholdSource, Tree, dispatch,
 };
 
 /// Trains a forest, or goes on with an unfinished one.
@@ -31,6 +32,9 @@ pub fn train(
     if let Some(forest) = &resume {
         check_resumed(forest, &meta)?;
     }
+    if resources.ranks.ranks() > 1 {
+        check_ranks(&meta, resources, resume.as_ref())?;
+    }
     let mut forest = resume.unwrap_or(Forest {
         meta,
         trees: Vec::new(),
@@ -43,6 +47,21 @@ pub fn train(
     Ok(forest)
 }
 
+/// Whether all ranks are about to train the same, in the same steps.
+fn check_ranks(
+    meta: &Meta,
+    resources: &Resources<'_>,
+    resume: Option<&Forest>,
+) -> Result<(), TrainError> {
+    let ranks = resources.ranks;
+    let hash = |text: &str| xxhash_rust::xxh3::xxh3_64(text.as_bytes());
+    reduce::same(ranks, "what is trained", hash(&format!("{meta:?}")))?;
+    reduce::same(ranks, "the memory limit", resources.memory_limit)?;
+    let at = resume.map_or(0, Forest::digest);
+    reduce::same(ranks, "the checkpoint", at)?;
+    Ok(())
+}
+
 /// What one tree is grown from.
 struct Grower<'a, F> {
     feature: &'a F,
@@ -52,8 +71,10 @@ struct Grower<'a, F> {
     seed: Seed,
     tree: u32,
     views: Vec<View>,
-    /// The pixels of each view, sorted by node.
+    /// The pixels of each view, sorted by node; none of another rank's views.
     samples: Vec<Vec<Sample>>,
+    /// Parts of the candidates that are counted side by side; the same number on all ranks.
+    tiles: u32,
     xlog: Xlog,
 }
 
@@ -75,7 +96,6 @@ fn grow<F: Feature>(
         .split_off((done as usize).min(forest.trees.len()))
         .pop();
     for tree in done..recipe.trees {
-        let stopped = |level| TrainError::Stopped { tree, level };
         let (mut grower, totals) = Grower::new(feature, job, resources, &store, tree)?;
         let mut growing = match partial.take() {
             Some(tree) => Growing::resumed(&tree, classes),
@@ -87,9 +107,8 @@ fn grow<F: Feature>(
                 break;
             }
             let winners = grower.split_level(&growing, &frontier)?;
-            if resources.stop.load(Ordering::Relaxed) {
-                return Err(stopped(growing.level));
-            }
+            let go_on = grower.go_on(growing.level);
+            grower.agreed(growing.level, go_on)?;
             if !growing.split(&frontier, winners) {
                 break;
             }
@@ -97,7 +116,8 @@ fn grow<F: Feature>(
                 trees: tree,
                 levels: growing.level,
             };
-            save(resources, forest, Some(growing.tree()), progress)?;
+            let saved = save(resources, forest, Some(growing.tree()), progress);
+            grower.agreed(growing.level, saved)?;
         }
         forest.trees.push(growing.tree());
         resources.observer.tree_ends(tree, growing.nodes.len());
@@ -105,7 +125,8 @@ fn grow<F: Feature>(
             trees: tree + 1,
             levels: 0,
         };
-        save(resources, forest, None, progress)?;
+        let saved = save(resources, forest, None, progress);
+        grower.agreed(growing.level, saved)?;
     }
     Ok(())
 }
@@ -118,8 +139,9 @@ fn save(
     progress: Progress,
 ) -> Result<(), TrainError> {
     forest.meta.progress = Some(progress);
-    let Some(path) = &resources.checkpoint else {
-        return Ok(());
+    let path = match &resources.checkpoint {
+        Some(path) if resources.ranks.rank() == 0 => path,
+        _ => return Ok(()),
     };
     let partial = growing.is_some();
     forest.trees.extend(growing);
@@ -195,11 +217,28 @@ impl<'a, F: Feature> Grower<'a, F> {
             }
             Ok(list)
         };
-        let samples: Vec<Vec<Sample>> = views.par_iter().map(draw).collect::<Result<_, _>>()?;
+        let ranks = resources.ranks;
+        let stopped = || TrainError::Stopped { tree, level: 1 };
+        let mine = reduce::part(ranks, views.len());
+        let drawn = views[mine.clone()]
+            .par_iter()
+            .map(draw)
+            .collect::<Result<Vec<_>, _>>();
+        let mut samples = vec![Vec::new(); views.len()];
+        for (to, list) in samples[mine]
+            .iter_mut()
+            .zip(reduce::agreed(ranks, stopped, drawn)?)
+        {
+            *to = list;
+        }
         let mut counts = vec![0u64; classes];
         for s in samples.iter().flatten() {
             counts[usize::from(s.class)] += 1;
         }
+        ranks.sum_u64(&mut counts)?;
+        // Two tiles a thread: one that ends early finds another.
+        let tiles = 2 * rayon::current_num_threads() as u64;
+        let tiles = reduce::gathered(ranks, tiles)?.into_iter().max();
         let all: u64 = counts.iter().sum();
         if all > u32::MAX.into() {
             let text = format!(
@@ -224,6 +263,7 @@ impl<'a, F: Feature> Grower<'a, F> {
             tree,
             views,
             samples,
+            tiles: tiles.unwrap_or(1) as u32,
             xlog,
         };
         Ok((grower, counts.iter().map(|&n| n as u32).collect()))
@@ -258,15 +298,13 @@ impl<'a, F: Feature> Grower<'a, F> {
         // With thresholds from responses ranks must be known before anything is counted.
         let mut routed = false;
         if recipe.threshold_source == ThresholdSource::Responses {
-            self.route(growing, frontier)?;
+            let done = self.route(growing, frontier);
+            self.agreed(growing.level, done)?;
             routed = true;
         }
         let mut winners = Vec::with_capacity(n);
         for nodes in slices {
             winners.extend(self.split_slice(growing, frontier, nodes, &mut routed)?);
-            if self.stopped() {
-                break;
-            }
         }
         for (winner, candidate) in winners.iter_mut().zip(frontier) {
             let weight = |c: usize| u64::from(recipe.class_weights.get(c).copied().unwrap_or(1));
@@ -282,6 +320,13 @@ impl<'a, F: Feature> Grower<'a, F> {
 
     fn stopped(&self) -> bool {
         self.resources.stop.load(Ordering::Relaxed)
+    }
+
+    /// [`reduce::agreed`].
+    fn agreed<T>(&self, level: u32, mine: Result<T, TrainError>) -> Result<T, TrainError> {
+        let tree = self.tree;
+        let stopped = || TrainError::Stopped { tree, level };
+        reduce::agreed(self.resources.ranks, stopped, mine)
     }
 
     /// The views with a pixel in a node for which `wanted` holds.
@@ -333,8 +378,7 @@ impl<'a, F: Feature> Grower<'a, F> {
         let mut from = 0;
         while from < recipe.features {
             let to = recipe.features.min(from.saturating_add(block));
-            // Two tiles a thread: one that ends early finds another.
-            let tiles = (2 * rayon::current_num_threads() as u32).min(to - from);
+            let tiles = self.tiles.min(to - from);
             let edge =
                 |i: u32| from + ((u64::from(to - from) * u64::from(i)) / u64::from(tiles)) as u32;
             let mut tiles: Vec<Tile> = (0..tiles)
@@ -346,18 +390,22 @@ impl<'a, F: Feature> Grower<'a, F> {
                 .for_each(|tile| tile.draw(feature, &slice, recipe, seed, tree));
             if recipe.threshold_source == ThresholdSource::Responses {
                 self.pick(&slice, &mut tiles, growing.level)?;
+                for tile in &mut tiles {
+                    tile.sum_picks(self.resources.ranks)?;
+                }
             }
             tiles.par_iter_mut().for_each(|tile| tile.sort(&slice));
-            self.count(growing, frontier, &slice, &mut tiles, routed)?;
+            let done = self.count(growing, frontier, &slice, &mut tiles, routed);
+            self.agreed(growing.level, done)?;
+            for tile in &mut tiles {
+                tile.sum_bins(self.resources.ranks)?;
+            }
             let found: Vec<_> = tiles
                 .par_iter()
                 .map(|tile| tile.best(&slice, &self.xlog))
                 .collect();
             for found in found {
                 keep_best(&mut winners, found);
-            }
-            if self.stopped() {
-                break;
             }
             from = to;
         }
@@ -369,8 +417,13 @@ impl<'a, F: Feature> Grower<'a, F> {
         let picks: Vec<Vec<(u32, u32)>> = (0..slice.len())
             .map(|place| slice.picks(place, self.seed, self.tree))
             .collect();
-        // Of each node, pixels and picks that were passed.
-        let mut passed = vec![(0u32, 0usize); slice.len()];
+        // Of each node, pixels and picks that were passed: those of earlier ranks.
+        let mut passed: Vec<(u32, usize)> = self
+            .before(slice)?
+            .into_iter()
+            .zip(&picks)
+            .map(|(rank, picks)| (rank, picks.partition_point(|p| p.0 < rank)))
+            .collect();
         let mut by_view: Vec<Vec<(usize, u32, usize)>> = vec![Vec::new(); self.views.len()];
         for (view, samples) in self.samples.iter().enumerate() {
             let mut at = 0;
@@ -391,7 +444,8 @@ impl<'a, F: Feature> Grower<'a, F> {
             .filter(|&v| !by_view[v].is_empty())
             .collect();
         let feature = self.feature;
-        self.store
+        let done = self
+            .store
             .for_batches(&self.views, &wanted, |batch, planes| {
                 tiles.par_iter_mut().for_each(|tile| {
                     for (&view, planes) in batch.iter().zip(planes) {
@@ -402,7 +456,34 @@ impl<'a, F: Feature> Grower<'a, F> {
                     }
                 });
                 self.go_on(level)
-            })
+            });
+        self.agreed(level, done)
+    }
+
+    /// Of each node the pixels that earlier ranks have.
+    fn before(&self, slice: &Slice) -> Result<Vec<u32>, TrainError> {
+        let (ranks, n) = (self.resources.ranks, slice.len());
+        if ranks.ranks() == 1 {
+            return Ok(vec![0; n]);
+        }
+        let mut counts = vec![0u32; n * ranks.ranks()];
+        let (earlier, mine) = counts.split_at_mut(n * ranks.rank());
+        for samples in &self.samples {
+            for run in samples.chunk_by(|a, b| a.node == b.node) {
+                if let Some(place) = slice.place(run[0].node) {
+                    mine[place] += run.len() as u32;
+                }
+            }
+        }
+        let rows = earlier.len();
+        ranks.sum_u32(&mut counts)?;
+        let mut before = vec![0u32; n];
+        for row in counts[..rows].chunks_exact(n) {
+            for (sum, n) in before.iter_mut().zip(row) {
+                *sum += n;
+            }
+        }
+        Ok(before)
     }
 
     fn go_on(&self, level: u32) -> Result<(), TrainError> {

@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{
+    RankError, Reducer,
     gain::{Scorer, Xlog},
     samples::Sample,
 };
@@ -208,6 +209,26 @@ impl Tile {
                 self.taus[(first + i) * slice.thresholds + j as usize] = response;
             }
         }
+    }
+
+    /// The thresholds that other ranks have picked: each pixel is one rank's, and what no rank has
+    /// a response for stays [`LARGEST`].
+    pub fn sum_picks(&mut self, ranks: &dyn Reducer) -> Result<(), RankError> {
+        if ranks.ranks() == 1 {
+            return Ok(());
+        }
+        let below = |tau: i32| LARGEST.wrapping_sub(tau) as u32;
+        let mut sums: Vec<u32> = self.taus.iter().map(|&tau| below(tau)).collect();
+        ranks.sum_u32(&mut sums)?;
+        for (tau, sum) in self.taus.iter_mut().zip(sums) {
+            *tau = LARGEST.wrapping_sub(sum as i32);
+        }
+        Ok(())
+    }
+
+    /// The bins of all ranks.
+    pub fn sum_bins(&mut self, ranks: &dyn Reducer) -> Result<(), RankError> {
+        ranks.sum_u32(&mut self.bins)
     }
 
     /// Sorts each candidate's thresholds; equal ones stay in the order in which they were drawn.

@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::atomic::AtomicBool};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{
-    TrainError,
+    Reducer, TrainError,
     data::{Dataset, Facts},
 };
 use crate::stage::forest::{FeatureSpec, Forest, InputSpec, Meta, Progress, Recipe};
@@ -36,6 +36,9 @@ pub struct Resources<'a> {
     pub checkpoint: Option<PathBuf>,
     /// Who is told of progress.
     pub observer: &'a dyn Observer,
+    /// The ranks that train together; [`Local`](super::Local) for one alone. Only the first
+    /// writes checkpoints.
+    pub ranks: &'a dyn Reducer,
 }
 
 /// Who is told of progress. Called from several threads.

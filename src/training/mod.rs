@@ -31,10 +31,14 @@ mod grow;
 mod growing;
 mod histogram;
 mod job;
+#[cfg(feature = "mpi")]
+pub mod mpi;
+pub mod reduce;
 pub mod samples;
 mod store;
 
 pub use error::TrainError;
 pub use grow::train;
 pub use job::{Job, Observer, Resources, Silent};
+pub use reduce::{Local, RankError, Reducer};
 pub use store::View;

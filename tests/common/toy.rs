@@ -10,7 +10,7 @@ use roadloop::{
     frame::{Image, png},
     stage::forest::{FeatureSpec, Forest, InputSpec, Norm, Recipe, Region},
     training::{
-        Job, Observer, Resources, Silent, TrainError,
+        Job, Local, Observer, Resources, Silent, TrainError,
         data::{DataOptions, Dataset, Facts},
         train,
     },
@@ -129,6 +129,7 @@ pub fn with(
         stop,
         checkpoint,
         observer,
+        ranks: &Local,
     };
     train(job, &resources, resume)
 }

@@ -1,6 +1,7 @@
 //! `roadloop forest`: the pixel classifier's trainer.
 mod data;
 mod info;
+mod ranks;
 mod test;
 mod train;
 
@@ -49,14 +50,16 @@ pub fn run(
 }
 
 /// Runs something with so many threads.
-fn with_threads<R: Send>(
-    threads: Option<std::num::NonZeroUsize>,
-    f: impl FnOnce() -> R + Send,
-) -> Result<R, Failure> {
+fn with_threads<R: Send>(threads: Option<u16>, f: impl FnOnce() -> R + Send) -> Result<R, Failure> {
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads.map_or(0, usize::from))
         .build()
-        .map_err(|e| Failure::internal(format!("the threads that compute are refused: {e}")))?;
+        .map_err(|e| {
+            let asked = threads.map_or("one a core".into(), |n| n.to_string());
+            Failure::internal(format!(
+                "the threads that compute ({asked}) are refused: {e}; fewer with --threads N"
+            ))
+        })?;
     Ok(pool.install(f))
 }
 
@@ -86,7 +89,9 @@ impl From<TrainError> for Failure {
             TrainError::Data(e) => e.into(),
             TrainError::Option(_) => Failure::usage(e),
             TrainError::Set(_) | TrainError::Resume { .. } => Failure::data(e),
-            TrainError::Checkpoint(_) | TrainError::Stopped { .. } => Failure::internal(e),
+            TrainError::Checkpoint(_) | TrainError::Ranks(_) | TrainError::Stopped { .. } => {
+                Failure::internal(e)
+            }
         }
     }
 }

@@ -53,11 +53,26 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     /// Threads [default: one a core]
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+}
+
+impl Args {
+    fn params(&self) -> Params {
+        Params {
+            step: self.step,
+            leaves: LeafOptions {
+                bias: self.bias,
+                prior: self.prior,
+                alpha: self.alpha,
+            },
+            ..Params::default()
+        }
+    }
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    args.params().validate().map_err(Failure::usage)?;
     if let Some(out) = &args.out {
         let used = fs::read_dir(out).is_ok_and(|mut dir| dir.next().is_some());
         if used && !args.force {
@@ -108,15 +123,7 @@ fn work(args: &Args) -> Result<Report, Failure> {
         options.void.extend(foreign);
         Dataset::open(&options)?
     };
-    let params = Params {
-        step: args.step,
-        leaves: LeafOptions {
-            bias: args.bias,
-            prior: args.prior,
-            alpha: args.alpha,
-        },
-        ..Params::default()
-    };
+    let params = args.params();
     // The forest's values to the data set's classes.
     let mut class_of = [VOID; 256];
     for class in &forest.meta.classes {

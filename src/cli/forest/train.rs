@@ -1,6 +1,5 @@
 //! `roadloop forest train`.
 use std::{
-    num::NonZeroUsize,
     path::PathBuf,
     sync::{Arc, atomic::AtomicBool},
     time::Instant,
@@ -8,16 +7,16 @@ use std::{
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 
-use super::{DataArgs, Failure, with_threads};
+use super::{DataArgs, Failure, ranks::Ranks, with_threads};
 use crate::{
     stage::forest::{
         Colour, DepthDifference, FeatureSpec, Forest, InputSpec, Mapping, Norm, Recipe, Region,
         Rgbd, Sampling, ThresholdSource,
     },
     training::{
-        Job, Observer, Resources, TrainError,
+        Job, Observer, Resources, Silent, TrainError,
         data::{Dataset, Facts},
-        train,
+        reduce, train,
     },
 };
 
@@ -236,8 +235,8 @@ pub struct Args {
     #[arg(long, value_name = "MIB", default_value_t = 4096)]
     memory_limit: u64,
     /// Threads [default: one a core]
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
 }
 
 impl Args {
@@ -470,33 +469,57 @@ pub(super) fn run(
         )));
     }
     let stop = stop_flag()?;
-    let forest = with_threads(args.threads, || work(args, &part, &stop))??;
-    forest.save(&args.out).map_err(Failure::internal)?;
-    let _ = std::fs::remove_file(&part);
-    log::info!("{} written", args.out.display());
+    let ranks = Ranks::start(&stop)?;
+    let trained = with_threads(args.threads, || work(args, &part, &stop, &ranks));
+    let forest = match trained.and_then(|trained| trained) {
+        Ok(forest) => forest,
+        // All ranks have stopped at the same place.
+        Err(failure) if failure.status == STOPPED => return Err(failure),
+        Err(failure) => return Err(ranks.fail(failure)),
+    };
+    if ranks.reducer().rank() == 0 {
+        forest
+            .save(&args.out)
+            .map_err(|e| ranks.fail(Failure::internal(e)))?;
+        let _ = std::fs::remove_file(&part);
+        log::info!("{} written", args.out.display());
+    }
     Ok(())
 }
 
-fn work(args: &Args, part: &std::path::Path, stop: &AtomicBool) -> Result<Forest, Failure> {
+/// As a shell has it for what Ctrl-C ended.
+const STOPPED: u8 = 130;
+
+fn work(
+    args: &Args,
+    part: &std::path::Path,
+    stop: &AtomicBool,
+    ranks: &Ranks,
+) -> Result<Forest, Failure> {
+    let ranks = ranks.reducer();
+    let first = ranks.rank() == 0;
     let options = args.data.options().map_err(Failure::usage)?;
     let data = Dataset::open(&options)?;
     let start = Instant::now();
-    let facts = data.scan()?;
+    let facts = reduce::scan(&data, ranks)?;
     let channels = facts.iter().map(|f| f.channels).max().unwrap_or(1) as u8;
     let bits = facts.iter().map(|f| f.bits).max().unwrap_or(8);
     let grey = facts.iter().filter(|f| f.channels == 1).count();
-    if channels > 1 && grey > 0 {
+    if first && channels > 1 && grey > 0 {
         log::warn!("{grey} grey images: their channel stands for all {channels}");
     }
     let (feature, input) = args.feature(channels, bits).map_err(Failure::usage)?;
     let recipe = args.recipe(&data, &facts).map_err(Failure::usage)?;
-    log::info!(
-        "{} images of {} channels, {} classes, read in {:.1} s",
-        facts.len(),
-        channels,
-        data.classes().len(),
-        start.elapsed().as_secs_f64()
-    );
+    if first {
+        log::info!(
+            "{} images of {} channels, {} classes, read in {:.1} s on {} ranks",
+            facts.len(),
+            channels,
+            data.classes().len(),
+            start.elapsed().as_secs_f64(),
+            ranks.ranks()
+        );
+    }
     let job = Job {
         data: &data,
         facts: &facts,
@@ -518,7 +541,8 @@ fn work(args: &Args, part: &std::path::Path, stop: &AtomicBool) -> Result<Forest
         memory_limit: args.memory_limit.saturating_mul(1 << 20),
         stop,
         checkpoint: Some(part.into()),
-        observer: &observer,
+        observer: if first { &observer } else { &Silent },
+        ranks,
     };
     let resume = match args.resume && crate::files::present(part) {
         true => Some(Forest::load(part)?),
@@ -527,9 +551,8 @@ fn work(args: &Args, part: &std::path::Path, stop: &AtomicBool) -> Result<Forest
     let trained = train(&job, &resources, resume);
     observer.bar.finish_and_clear();
     trained.map_err(|e| match e {
-        // As a shell has it for what Ctrl-C ended.
         TrainError::Stopped { .. } => Failure {
-            status: 130,
+            status: STOPPED,
             message: match crate::files::present(part) {
                 true => format!("{e}; --resume goes on from {}", part.display()),
                 false => format!("{e}; no level was done yet"),

@@ -4,11 +4,12 @@
 //! blue; what has no measurement is outlined, not coloured. A dashed line is the horizon, marks
 //! at the left edge are distances on the road. Foreground is tinted ([`mono`]), logos have their
 //! outline, name and number. The image keeps its place and size; below it are [`FOOTER`] rows with
-//! frame, time, counts and gaps on the left and the legend on the right. A mono camera's picture,
-//! which has foreground and logos then, stands between the two; on a mono drive it is all there
-//! is.
+//! frame, time, counts and gaps on the left and the legend on the right. Labels have the image once
+//! more, below, in the colours of their classes, and a legend. A mono camera's picture, which has
+//! foreground and logos then, stands above the footer; on a mono drive it is all there is.
 //! The same result gives the same bytes on any machine.
 mod canvas;
+mod labels;
 pub mod mono;
 mod ramp;
 
@@ -19,6 +20,7 @@ pub use ramp::{Ramp, paint_disparity};
 
 use super::{Announced, View};
 use crate::frame::{Camera, Class, FrameResult, INVALID, Image, Rgb, Road, Size, Stixel, Street};
+use labels::LabelPanel;
 use mono::Panel;
 
 /// Rows below the image.
@@ -43,6 +45,7 @@ pub struct Overlay {
     metric: Option<(Camera, Ramp)>,
     /// Of the mono camera's picture.
     mono: Option<Size>,
+    labels: Option<LabelPanel>,
     logo_names: Vec<String>,
     picture: Rgb,
 }
@@ -54,14 +57,18 @@ impl Overlay {
         let size = street.map_or(Size::new(0, 0), |street| street.disparity.size());
         let mono = announced.mono.map(|(_, size)| size);
         let below = mono.unwrap_or(Size::new(0, 0));
+        let labels = announced.shape.labels.as_ref();
+        let labels = labels.map(|labels| LabelPanel::new(size, &labels.table));
+        let labelled = labels.as_ref().map_or(0, LabelPanel::height);
         Self {
             size,
             metric: announced.camera.map(|camera| (camera, Ramp::new(camera))),
             mono,
+            labels,
             logo_names: announced.logo_names.to_vec(),
             picture: Rgb::new(
                 size.width.max(below.width),
-                size.height + below.height + FOOTER,
+                size.height + labelled + below.height + FOOTER,
             ),
         }
     }
@@ -80,6 +87,15 @@ impl Overlay {
             self.picture.fill(PAPER);
         }
         self.copy(view);
+        let mut top = self.size.height;
+        if let (Some(panel), Some(labels)) = (&self.labels, &result.labels) {
+            // Before anything is drawn on the image.
+            for y in 0..self.size.height {
+                copy_row(&mut self.picture, y, top + y, self.size.width);
+            }
+            panel.draw(&mut self.picture, top, labels);
+            top += panel.height();
+        }
         if let Some(street) = &result.street {
             let width = street.stixels.stixel_width();
             for u in 0..street.stixels.columns() {
@@ -91,7 +107,7 @@ impl Overlay {
         }
         let mut panel = Panel {
             picture: &mut self.picture,
-            top: self.mono.map_or(0, |_| self.size.height),
+            top: self.mono.map_or(0, |_| top),
             size: self.mono.unwrap_or(self.size),
         };
         if self.mono.is_some() {
@@ -240,7 +256,10 @@ impl Overlay {
         if let Some(foreground) = &result.foreground {
             let motion = result.motion.unwrap_or_default().state.name();
             let state = foreground.state.name();
-            let _ = write!(text, "motion {motion}  foreground {state}");
+            let _ = write!(text, "motion {motion}  foreground {state}  ");
+        }
+        if let Some(labels) = &result.labels {
+            let _ = write!(text, "labels {}", labels.state.name());
         }
         let line = line + LETTER_HEIGHT as i32 + 4;
         canvas.text(x, line, &text, FAINT);
@@ -284,6 +303,14 @@ impl Overlay {
             }
         }
     }
+}
+
+fn copy_row(picture: &mut Rgb, from: usize, to: usize, width: usize) {
+    let stride = picture.stride();
+    let start = from * stride;
+    picture
+        .data_mut()
+        .copy_within(start..start + width, to * stride);
 }
 
 fn copy_grey(picture: &mut Rgb, height: usize, grey: &Image<u8>) {

@@ -1,14 +1,16 @@
 //! The forest on the CPU.
+use std::sync::Arc;
+
 use rayon::prelude::*;
 
 use super::{
-    Depth, Forest, Input, LEAF, Labels, Node, Params, ParamsError, PlaneBuilder, Planes, Theta,
-    Tree,
-    feature::{Feature, FeatureSpec, dispatch},
+    Depth, Forest, Input, LabelTable, Labels, Params, ParamsError, PlaneBuilder, Planes,
+    feature::{FeatureSpec, dispatch},
     planes::{MAX_SIDE, Pixels},
+    walk::{AT_LEAF, Scratch, TILE, Tile, Trees},
 };
 use crate::{
-    frame::{Camera, INVALID, Image, Size},
+    frame::{Camera, INVALID, LabelState, Size},
     stage::Stage,
 };
 
@@ -16,41 +18,20 @@ use crate::{
 pub struct Plan {
     params: Params,
     feature: FeatureSpec,
-    /// The splits of all trees.
-    splits: Vec<Split>,
-    /// Where each tree begins.
-    roots: Vec<At>,
+    trees: Trees,
     posteriors: Vec<u16>,
     /// Indices in label pictures.
     indices: Vec<u8>,
-    void: u8,
+    table: Arc<LabelTable>,
     channels: u8,
     depth_of: Vec<u16>,
     builder: PlaneBuilder,
     planes: Planes,
-    rows: Vec<Row>,
-}
-
-/// A split, or a leaf of the whole forest with [`AT_LEAF`] set.
-type At = u32;
-
-/// Set where an [`At`] is a leaf.
-const AT_LEAF: u32 = 1 << 31;
-
-/// A node with where its left and its right side lead, so that a leaf is known without a look
-/// at it.
-struct Split {
-    theta: Theta,
-    tau: i32,
-    sides: [At; 2],
-}
-
-/// What a row of the grid needs while it is computed.
-struct Row {
-    /// Where each pixel is in each tree.
-    at: Vec<At>,
-    /// Pixels that are not at a leaf yet.
-    active: Vec<u16>,
+    /// The columns and rows of the pixels that are judged.
+    xs: Vec<i32>,
+    ys: Vec<i32>,
+    /// One for each band of tiles.
+    scratch: Vec<Scratch>,
 }
 
 impl Plan {
@@ -76,51 +57,49 @@ impl Plan {
         }
         let meta = &forest.meta;
         let (posteriors, first) = params.leaves.table(forest);
-        let mut splits = Vec::new();
-        let mut roots = Vec::new();
+        let planes = Planes::new(size, &meta.input, meta.feature.needs());
+        let mut trees = Trees::default();
         for (tree, first) in forest.trees.iter().zip(first) {
-            roots.push(flatten(tree, first, &mut splits)?);
+            dispatch!(&meta.feature, f => trees.add(f, &planes, tree, first))?;
         }
         let grid = params.grid(size);
         let mut builder = PlaneBuilder::new(&meta.input);
         if meta.feature.needs().colour {
             builder.reserve(size);
         }
-        let row = || Row {
-            at: vec![0; grid.width * roots.len()],
-            active: Vec::with_capacity(grid.width),
+        let step = params.step as usize;
+        let judged = |cells: usize, side: usize| -> Vec<i32> {
+            let of = |cell: usize| (cell * step + step / 2).min(side - 1) as i32;
+            (0..cells).map(of).collect()
         };
+        let bands = grid.height.div_ceil(TILE.height);
         Ok(Self {
-            params: *params,
+            params: params.clone(),
             feature: meta.feature,
-            rows: (0..grid.height).map(|_| row()).collect(),
-            splits,
-            roots,
+            xs: judged(grid.width, size.width),
+            ys: judged(grid.height, size.height),
+            scratch: (0..bands)
+                .map(|_| Scratch::new(trees.roots.len()))
+                .collect(),
+            trees,
             posteriors,
             indices: meta.classes.iter().map(|c| c.index).collect(),
-            void: meta.void,
+            table: Arc::new(meta.table()),
             channels: meta.input.channels,
             depth_of: camera.map_or_else(Vec::new, |camera| {
                 depth_table(camera, meta.input.depth_steps_per_m)
             }),
             builder,
-            planes: Planes::new(size, &meta.input, meta.feature.needs()),
+            planes,
         })
     }
 
     /// What the stage gives, not yet computed.
     pub fn output(&self) -> Labels {
-        let Size { width, height } = self.params.grid(self.planes.size());
-        let posteriors = if self.params.posteriors {
-            width * height * self.indices.len()
-        } else {
-            0
-        };
-        Labels {
-            labels: Image::filled(width, height, self.void),
-            confidence: Image::new(width, height),
-            posteriors: vec![0; posteriors],
-        }
+        let Params {
+            step, posteriors, ..
+        } = self.params;
+        Labels::new(self.planes.size(), step, posteriors, self.table.clone())
     }
 
     /// Whether the forest reads depth.
@@ -133,32 +112,6 @@ impl Plan {
     pub fn replicates_grey(&self) -> bool {
         self.feature.needs().colour && self.channels > 1
     }
-}
-
-/// Adds a tree's splits, in the order of its nodes; returns its root.
-fn flatten(tree: &Tree, first_leaf: u32, splits: &mut Vec<Split>) -> Result<At, ParamsError> {
-    // Of each node where it goes.
-    let mut next = splits.len() as u64;
-    let mut place = Vec::with_capacity(tree.nodes.len());
-    for node in &tree.nodes {
-        place.push(match node.leaf_number() {
-            Some(leaf) => (first_leaf + leaf) | AT_LEAF,
-            None => next as At,
-        });
-        next += u64::from(node.left != LEAF);
-    }
-    if next >= AT_LEAF.into() {
-        let text = format!("{next} splits, expected fewer than {AT_LEAF}");
-        return Err(ParamsError::Forest(text));
-    }
-    let split = |node: &Node| Split {
-        theta: node.theta,
-        tau: node.tau,
-        sides: [place[node.left as usize], place[node.left as usize + 1]],
-    };
-    let inner = tree.nodes.iter().filter(|node| node.left != LEAF);
-    splits.extend(inner.map(split));
-    Ok(place[0])
 }
 
 /// Steps of depth of every disparity.
@@ -203,15 +156,16 @@ impl Stage for Plan {
         }
         let void_without_depth = self.params.void_without_depth && self.needs_depth();
         let judge = Judge {
-            roots: &self.roots,
-            splits: &self.splits,
+            trees: &self.trees,
             posteriors: &self.posteriors,
             indices: &self.indices,
-            void: self.void,
-            step: self.params.step as usize,
+            void: self.table.void,
             void_without_depth,
             planes: &self.planes,
+            xs: &self.xs,
+            ys: &self.ys,
         };
+        output.state = LabelState::Valid;
         let classes = self.indices.len();
         let stride = output.labels.stride();
         let confidence_stride = output.confidence.stride();
@@ -223,107 +177,88 @@ impl Stage for Plan {
                 "posteriors of another size"
             );
         }
+        let area = (grid.width * TILE.height).max(1);
         // Chunks of nothing where posteriors are not wanted.
-        let posterior_row = if wanted { grid.width * classes } else { 0 };
+        let posterior_rows = if wanted { area * classes } else { 0 };
         dispatch!(&self.feature, feature => {
-            let rows = self
-                .rows
+            let bands = self
+                .scratch
                 .par_iter_mut()
-                .zip(output.labels.data_mut().par_chunks_mut(stride))
-                .zip(output.confidence.data_mut().par_chunks_mut(confidence_stride))
+                .zip(output.labels.data_mut().par_chunks_mut(TILE.height * stride))
+                .zip(output.confidence.data_mut().par_chunks_mut(TILE.height * confidence_stride))
                 .enumerate();
+            let band = |b: usize, scratch: &mut Scratch, labels: &mut [u8], confidence: &mut [u16],
+                        mut posteriors: Option<&mut [u16]>| {
+                let rows = b * TILE.height..grid.height.min((b + 1) * TILE.height);
+                let ys = &judge.ys[rows];
+                for (at, xs) in (0..).step_by(TILE.width).zip(judge.xs.chunks(TILE.width)) {
+                    let tile = Tile { xs, ys };
+                    judge.trees.walk(feature, judge.planes, &tile, scratch);
+                    for row in 0..ys.len() {
+                        let labels = &mut labels[row * stride + at..][..xs.len()];
+                        let confidence = &mut confidence[row * confidence_stride + at..][..xs.len()];
+                        let posteriors = posteriors.as_deref_mut().map(|all| {
+                            &mut all[(row * grid.width + at) * classes..][..xs.len() * classes]
+                        });
+                        judge.decide(&tile, row, scratch, labels, confidence, posteriors);
+                    }
+                }
+            };
             if wanted {
-                rows.zip(output.posteriors.par_chunks_mut(posterior_row)).for_each(
-                    |((y, ((row, labels), confidence)), posteriors)| {
-                        judge.walk(feature, y, row);
-                        judge.decide(y, row, labels, confidence, Some(posteriors));
+                bands.zip(output.posteriors.par_chunks_mut(posterior_rows)).for_each(
+                    |((b, ((scratch, labels), confidence)), posteriors)| {
+                        band(b, scratch, labels, confidence, Some(posteriors));
                     },
                 );
             } else {
-                rows.for_each(|(y, ((row, labels), confidence))| {
-                    judge.walk(feature, y, row);
-                    judge.decide(y, row, labels, confidence, None);
+                bands.for_each(|(b, ((scratch, labels), confidence))| {
+                    band(b, scratch, labels, confidence, None);
                 });
             }
         });
     }
 }
 
-/// What all rows share.
+/// What all tiles share.
 struct Judge<'a> {
-    roots: &'a [At],
-    splits: &'a [Split],
+    trees: &'a Trees,
     posteriors: &'a [u16],
     indices: &'a [u8],
     void: u8,
-    step: usize,
     void_without_depth: bool,
     planes: &'a Planes,
+    xs: &'a [i32],
+    ys: &'a [i32],
 }
 
 impl Judge<'_> {
-    /// The judged pixel of a cell.
-    #[inline(always)]
-    fn pixel(&self, cell: usize, side: usize) -> i32 {
-        (cell * self.step + self.step / 2).min(side - 1) as i32
-    }
-
-    /// The leaf of each pixel in each tree. All pixels of the row take a step down before any
-    /// takes the next: the steps are independent, so that the processor can overlap their reads.
-    fn walk<F: Feature>(&self, feature: &F, y: usize, row: &mut Row) {
-        let Size { width, height } = self.planes.size();
-        let cells = row.at.len() / self.roots.len();
-        let y = self.pixel(y, height);
-        for (at, &root) in row.at.chunks_exact_mut(cells).zip(self.roots) {
-            at.fill(root);
-            row.active.clear();
-            if root & AT_LEAF == 0 {
-                row.active.extend(0..cells as u16);
-            }
-            while !row.active.is_empty() {
-                let mut kept = 0;
-                for i in 0..row.active.len() {
-                    let cell = row.active[i];
-                    let at = &mut at[usize::from(cell)];
-                    let split = &self.splits[*at as usize];
-                    let x = self.pixel(cell.into(), width);
-                    let response = feature.response(self.planes, &split.theta, x, y);
-                    *at = split.sides[usize::from(response > split.tau)];
-                    row.active[kept] = cell;
-                    kept += usize::from(*at & AT_LEAF == 0);
-                }
-                row.active.truncate(kept);
-            }
-        }
-    }
-
     /// Sums the leaves' posteriors and takes the greatest.
     fn decide(
         &self,
-        y: usize,
-        row: &Row,
+        tile: &Tile<'_>,
+        row: usize,
+        scratch: &Scratch,
         labels: &mut [u8],
         confidence: &mut [u16],
         mut posteriors: Option<&mut [u16]>,
     ) {
-        let Size { width, height } = self.planes.size();
-        let (classes, trees) = (self.indices.len(), self.roots.len());
-        let cells = row.at.len() / trees;
+        let (classes, trees) = (self.indices.len(), self.trees.roots.len());
         let mut sums = [0u32; super::MAX_CLASSES];
         let sums = &mut sums[..classes];
-        for cell in 0..cells {
+        for (cell, &x) in tile.xs.iter().enumerate() {
             sums.fill(0);
             for t in 0..trees {
-                let leaf = (row.at[t * cells + cell] & !AT_LEAF) as usize;
-                for (sum, &p) in sums.iter_mut().zip(&self.posteriors[leaf * classes..]) {
+                let leaf = scratch.leaves[t * TILE.area() + row * TILE.width + cell] & !AT_LEAF;
+                let first = leaf as usize * classes;
+                for (sum, &p) in sums
+                    .iter_mut()
+                    .zip(&self.posteriors[first..first + classes])
+                {
                     *sum += u32::from(p);
                 }
             }
-            if self.void_without_depth {
-                let (x, y) = (self.pixel(cell, width), self.pixel(y, height));
-                if self.planes.depth(x, y) == 0 {
-                    sums.fill(0);
-                }
+            if self.void_without_depth && self.planes.depth(x, tile.ys[row]) == 0 {
+                sums.fill(0);
             }
             let mut best = 0;
             for (c, &sum) in sums.iter().enumerate() {

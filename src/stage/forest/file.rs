@@ -20,7 +20,7 @@
 //! copied to a device as it is. A checkpoint is the same file with `progress` in its description.
 use std::{
     fs::{self, File},
-    io::{self, BufWriter, Write},
+    io::{self, BufWriter, Read, Write},
     path::{Path, PathBuf},
 };
 
@@ -181,13 +181,33 @@ impl Forest {
         })
     }
 
-    /// Reads the file `path` and checks all of it.
+    /// A hash of everything in it: of the bytes of its file.
+    pub fn digest(&self) -> u64 {
+        struct Hashed(xxhash_rust::xxh3::Xxh3);
+        impl Write for Hashed {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.update(bytes);
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut hash = Hashed(xxhash_rust::xxh3::Xxh3::new());
+        // Into memory: it can't fail.
+        let _ = self.write(&mut hash);
+        hash.0.digest()
+    }
+
+    /// Reads the file `path` and checks all of it. It is streamed: besides the forest itself a
+    /// buffer of 64 KiB is taken, and nothing that the file's length does not bear out.
     ///
     /// # Errors
     /// As [`ModelError`] says.
     pub fn load(path: &Path) -> Result<Self, ModelError> {
-        let bytes = files::read(path, MAX_FILE).map_err(ModelError::io(path))?;
-        Self::parse(&bytes, path)
+        let file = files::open(path, MAX_FILE).map_err(ModelError::io(path))?;
+        let meta = file.get_ref().metadata().map_err(ModelError::io(path))?;
+        Self::read(file, meta.len(), path)
     }
 
     /// Reads the bytes of a file, which is called `path` in errors.
@@ -195,57 +215,67 @@ impl Forest {
     /// # Errors
     /// As [`ModelError`] says, [`ModelError::Io`] excepted.
     pub fn parse(bytes: &[u8], path: &Path) -> Result<Self, ModelError> {
-        let path = || path.to_path_buf();
-        let short = |expected: u64, what| ModelError::Length {
-            path: path(),
-            found: bytes.len() as u64,
-            expected,
+        Self::read(bytes, bytes.len() as u64, path)
+    }
+
+    /// Reads a file of `len` bytes that is called `path` in errors, at most 64 KiB at a time.
+    ///
+    /// # Errors
+    /// As [`ModelError`] says.
+    pub fn read(from: impl Read, len: u64, path: &Path) -> Result<Self, ModelError> {
+        let mut from = Streamed::new(from, len, path);
+        let content = |what: String| ModelError::Content {
+            path: path.into(),
             what,
         };
-        let content = |what: String| ModelError::Content { path: path(), what };
-        let known = bytes.len().min(8);
-        if bytes[..known] != MAGIC[..known] || bytes.is_empty() {
+        let known = len.min(8) as usize;
+        let magic = from.take(known)?;
+        if magic != &MAGIC[..known] || known == 0 {
             return Err(ModelError::Foreign {
-                path: path(),
-                found: String::from_utf8_lossy(&bytes[..known]).into_owned(),
+                path: path.into(),
+                found: String::from_utf8_lossy(magic).into_owned(),
             });
         }
-        let word = |at: usize| -> Option<u32> {
-            Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-        };
-        let (Some(version), Some(length)) = (word(8), word(12)) else {
-            return Err(short(16, "at least, for its head"));
-        };
+        from.at_least(16, "at least, for its head")?;
+        let version = from.word()?;
         if version != VERSION {
             return Err(ModelError::Version {
-                path: path(),
+                path: path.into(),
                 found: version,
             });
         }
-        let length = length as usize;
+        let length = from.word()? as usize;
         if length > MAX_META {
             return Err(content(format!(
                 "a description of {length} bytes, expected at most {MAX_META}"
             )));
         }
-        let table = 16 + length + padding(length);
-        let Some(trees) = word(table) else {
-            return Err(short(table as u64 + 8, "at least, for its description"));
-        };
-        let trees = trees as usize;
-        let body = table as u64 + 8 + 16 * trees as u64;
-        if (bytes.len() as u64) < body {
-            return Err(short(body, "at least, for its table of trees"));
+        let table = 16 + length as u64 + padding(length) as u64;
+        from.at_least(table + 8, "at least, for its description")?;
+        let mut text = Vec::with_capacity(length);
+        from.chunks(length as u64, |bytes| text.extend_from_slice(bytes))?;
+        from.take(padding(length))?;
+        let trees = from.word()?;
+        from.word()?;
+        let body = table + 8 + 16 * u64::from(trees);
+        from.at_least(body, "at least, for its table of trees")?;
+        let mut sizes = Vec::with_capacity(trees as usize);
+        for _ in 0..trees {
+            sizes.push((from.long()?, from.long()?));
         }
-        let long = |at: usize| -> u64 {
-            u64::from(word(at).unwrap_or(0)) | u64::from(word(at + 4).unwrap_or(0)) << 32
-        };
-        let sizes: Vec<(u64, u64)> = (0..trees)
-            .map(|t| (long(table + 8 + 16 * t), long(table + 16 + 16 * t)))
-            .collect();
         // The checksum before anything that was described, sizes that the file bears out aside.
-        let meta = serde_json::from_slice::<Meta>(&bytes[16..16 + length]);
-        let classes = meta.as_ref().map_or(0, |m| m.classes.len() as u64);
+        let meta = serde_json::from_slice::<Meta>(&text);
+        drop(text);
+        let meta = match meta {
+            Ok(meta) => meta,
+            Err(e) => {
+                from.at_least(body + 4, "at least, for its checksum")?;
+                from.chunks(len - body - 4, |_| ())?;
+                from.end()?;
+                return Err(content(format!("its description: {e}")));
+            }
+        };
+        let classes = meta.classes.len() as u64;
         let total = |f: &dyn Fn(&(u64, u64)) -> u64| {
             sizes.iter().try_fold(0u64, |sum, s| sum.checked_add(f(s)))
         };
@@ -254,42 +284,155 @@ impl Forest {
             .zip(total(&|s| s.1).and_then(|n| n.checked_mul(4 * classes)))
             .and_then(|(nodes, counts)| nodes.checked_add(counts)?.checked_add(body + 4))
             .unwrap_or(u64::MAX);
-        if meta.is_ok() && bytes.len() as u64 != expected {
-            return Err(short(expected, "for its trees"));
+        if len != expected {
+            return Err(from.short(expected, "for its trees"));
         }
-        let (all, crc) = bytes.split_at(bytes.len() - 4);
-        let (found, expected) = (
-            crc32fast::hash(all),
-            u32::from_le_bytes([crc[0], crc[1], crc[2], crc[3]]),
-        );
+        let mut list = Vec::with_capacity(sizes.len());
+        for &(nodes, leaves) in &sizes {
+            let mut tree = Tree {
+                nodes: Vec::with_capacity(nodes as usize),
+                counts: Vec::with_capacity((leaves * classes) as usize),
+            };
+            from.records(nodes, |b: &[u8; NODE_BYTES]| tree.nodes.push(node_of(b)))?;
+            list.push(tree);
+        }
+        for (tree, &(_, leaves)) in list.iter_mut().zip(&sizes) {
+            from.records(leaves * classes, |b: &[u8; 4]| {
+                tree.counts.push(u32::from_le_bytes(*b));
+            })?;
+        }
+        from.end()?;
+        let forest = Self { meta, trees: list };
+        forest.validate().map_err(content)?;
+        Ok(forest)
+    }
+}
+
+/// A file of known length, read through a buffer; what was read is summed.
+struct Streamed<'a, R> {
+    inner: R,
+    path: &'a Path,
+    crc: crc32fast::Hasher,
+    buffer: Vec<u8>,
+    read: u64,
+    len: u64,
+}
+
+/// Bytes that are read at a time.
+const BUFFER: usize = 1 << 16;
+
+impl<'a, R: Read> Streamed<'a, R> {
+    fn new(inner: R, len: u64, path: &'a Path) -> Self {
+        Self {
+            inner,
+            path,
+            crc: crc32fast::Hasher::new(),
+            buffer: vec![0; BUFFER],
+            read: 0,
+            len,
+        }
+    }
+
+    fn short(&self, expected: u64, what: &'static str) -> ModelError {
+        ModelError::Length {
+            path: self.path.into(),
+            found: self.len,
+            expected,
+            what,
+        }
+    }
+
+    fn at_least(&self, expected: u64, what: &'static str) -> Result<(), ModelError> {
+        if self.len < expected {
+            return Err(self.short(expected, what));
+        }
+        Ok(())
+    }
+
+    fn fill(&mut self, n: usize) -> Result<(), ModelError> {
+        let Self { inner, buffer, .. } = self;
+        inner.read_exact(&mut buffer[..n]).map_err(|e| {
+            if e.kind() == io::ErrorKind::UnexpectedEof {
+                // It was cut while it was read.
+                ModelError::Length {
+                    path: self.path.into(),
+                    found: self.read,
+                    expected: self.len,
+                    what: "as it had when it was opened",
+                }
+            } else {
+                ModelError::io(self.path)(e)
+            }
+        })?;
+        self.read += n as u64;
+        Ok(())
+    }
+
+    /// The next bytes, at most a buffer.
+    fn take(&mut self, n: usize) -> Result<&[u8], ModelError> {
+        self.fill(n)?;
+        self.crc.update(&self.buffer[..n]);
+        Ok(&self.buffer[..n])
+    }
+
+    fn word(&mut self) -> Result<u32, ModelError> {
+        let bytes = self.take(4)?;
+        Ok(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    }
+
+    fn long(&mut self) -> Result<u64, ModelError> {
+        Ok(u64::from(self.word()?) | u64::from(self.word()?) << 32)
+    }
+
+    /// The next `n` bytes, part by part.
+    fn chunks(&mut self, n: u64, mut each: impl FnMut(&[u8])) -> Result<(), ModelError> {
+        let mut left = n;
+        while left > 0 {
+            let part = left.min(BUFFER as u64);
+            each(self.take(part as usize)?);
+            left -= part;
+        }
+        Ok(())
+    }
+
+    /// The next `n` records of `N` bytes.
+    fn records<const N: usize>(
+        &mut self,
+        n: u64,
+        mut each: impl FnMut(&[u8; N]),
+    ) -> Result<(), ModelError> {
+        let mut left = n;
+        while left > 0 {
+            let part = left.min((BUFFER / N) as u64);
+            let (records, _) = self.take(part as usize * N)?.as_chunks::<N>();
+            records.iter().for_each(&mut each);
+            left -= part;
+        }
+        Ok(())
+    }
+
+    /// Checks the sum, and that nothing follows.
+    fn end(&mut self) -> Result<(), ModelError> {
+        let found = self.crc.clone().finalize();
+        let expected = self.word()?;
         if found != expected {
             return Err(ModelError::Crc {
-                path: path(),
+                path: self.path.into(),
                 found,
                 expected,
             });
         }
-        let meta = meta.map_err(|e| content(format!("its description: {e}")))?;
-        let mut at = body as usize;
-        let mut list = Vec::with_capacity(trees);
-        for &(nodes, _) in &sizes {
-            let bytes = &all[at..at + nodes as usize * NODE_BYTES];
-            let (nodes, _) = bytes.as_chunks::<NODE_BYTES>();
-            at += bytes.len();
-            list.push(Tree {
-                nodes: nodes.iter().map(node_of).collect(),
-                counts: Vec::new(),
-            });
+        let mut more = [0; 1];
+        match self.inner.read(&mut more) {
+            Ok(0) => Ok(()),
+            Ok(_) => Err(ModelError::Length {
+                path: self.path.into(),
+                found: self.len + 1,
+                expected: self.len,
+                what: "as it had when it was opened",
+            }),
+            Err(e) => Err(ModelError::io(self.path)(e)),
         }
-        for (tree, &(_, leaves)) in list.iter_mut().zip(&sizes) {
-            let bytes = &all[at..at + (leaves * 4 * classes) as usize];
-            at += bytes.len();
-            let (counts, _) = bytes.as_chunks::<4>();
-            tree.counts = counts.iter().map(|c| u32::from_le_bytes(*c)).collect();
-        }
-        let forest = Self { meta, trees: list };
-        forest.validate().map_err(content)?;
-        Ok(forest)
     }
 }
 
@@ -413,6 +556,38 @@ mod tests {
         let mut longer = file.clone();
         longer.push(0);
         assert!(parse(&longer).is_err());
+    }
+
+    /// A reader of a file that notes the largest read, and may end early.
+    struct Watched<'a>(&'a [u8], usize);
+
+    impl Read for Watched<'_> {
+        fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+            self.1 = self.1.max(to.len());
+            self.0.read(to)
+        }
+    }
+
+    #[test]
+    fn it_is_streamed() {
+        let mut forest = forest();
+        forest.trees[1].counts = vec![7; 2];
+        // A long list of leaves that is no tree: told at the very end.
+        forest.trees[0].nodes.resize(30_000, Node::leaf(0));
+        forest.trees[0].counts.resize(2 * 29_999, 5);
+        let file = bytes(&forest);
+        let path = Path::new("f.forest");
+        let mut watched = Watched(&file, 0);
+        let error = Forest::read(&mut watched, file.len() as u64, path).unwrap_err();
+        assert!(matches!(error, ModelError::Content { .. }), "{error}");
+        assert_eq!(watched.1, BUFFER);
+        // Cut, or longer, while it is read.
+        for there in [&file[..500_000], &[&file[..], &[1]].concat()] {
+            let error = Forest::read(there, file.len() as u64, path).unwrap_err();
+            assert!(matches!(error, ModelError::Length { .. }), "{error}");
+            let text = error.to_string();
+            assert!(text.contains("as it had when it was opened"), "{text}");
+        }
     }
 
     #[test]

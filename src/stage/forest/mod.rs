@@ -16,6 +16,7 @@
 //!    at `floor(step / 2)` in x and y, or the last of the row or column where that is outside.
 //!    The output has a pixel a cell.
 pub mod colour;
+mod corners;
 pub mod cpu;
 pub mod feature;
 mod file;
@@ -23,9 +24,14 @@ mod leaves;
 mod model;
 mod planes;
 mod random;
+mod shipped;
+mod walk;
+
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+pub use corners::{Corners, Stated};
 pub use feature::{DepthDifference, Feature, FeatureSpec, Norm, Region, Rgbd, Theta, dispatch};
 pub use file::{MAX_FILE, ModelError, VERSION};
 pub use leaves::{LeafOptions, POSTERIOR_ONE};
@@ -37,13 +43,18 @@ pub use planes::{
     Colour, InputSpec, MAX_CHANNELS, MAX_HALF, MAX_SIDE, Needs, Pixels, PlaneBuilder, Planes,
 };
 pub use random::{Mapping, Purpose, Seed, Words, md5};
+pub use shipped::street;
 
 use crate::frame::{Disparity, Image, Size};
+pub use crate::frame::{LabelTable, Labels};
 
 /// Parameters of the stage.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Params {
+    /// The forest (`roadloop forest train`). Without one the stage does not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<PathBuf>,
     /// Pixels from one judged pixel to the next, in x and y.
     pub step: u32,
     /// Whether the posteriors of all classes are given out, besides the winner's.
@@ -57,6 +68,7 @@ pub struct Params {
 impl Default for Params {
     fn default() -> Self {
         Self {
+            model: None,
             step: 1,
             posteriors: false,
             void_without_depth: false,
@@ -97,8 +109,7 @@ impl Params {
 
     /// The size of the output for images of a size.
     pub fn grid(&self, size: Size) -> Size {
-        let step = self.step.max(1) as usize;
-        Size::new(size.width.div_ceil(step), size.height.div_ceil(step))
+        Labels::grid(size, self.step)
     }
 }
 
@@ -120,15 +131,4 @@ pub struct Input<'a> {
     pub pixels: Pixels<'a>,
     /// Its depth.
     pub depth: Depth<'a>,
-}
-
-/// What the stage gives, on its grid.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Labels {
-    /// The class's index in label pictures, or that of void.
-    pub labels: Image<u8>,
-    /// The winner's posterior, 1/65535; 0 of void.
-    pub confidence: Image<u16>,
-    /// The posteriors of all classes, pixel after pixel, 1/65535; empty unless wanted.
-    pub posteriors: Vec<u16>,
 }

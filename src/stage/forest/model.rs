@@ -7,17 +7,8 @@ use super::{
     random::{Mapping, Seed},
 };
 
-/// A class of the labels.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Class {
-    /// Its value in label pictures.
-    pub index: u8,
-    /// Its name.
-    pub name: String,
-    /// Its colour in pictures for people.
-    pub colour: [u8; 3],
-}
+pub use crate::frame::LabelClass as Class;
+use crate::frame::LabelTable;
 
 /// How training pixels are drawn from an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -243,6 +234,16 @@ impl Tree {
             }
         }
         level.into_iter().max().unwrap_or(0)
+    }
+}
+
+impl Meta {
+    /// What its labels mean.
+    pub fn table(&self) -> LabelTable {
+        LabelTable {
+            classes: self.classes.clone(),
+            void: self.void,
+        }
     }
 }
 

@@ -222,6 +222,28 @@ impl Planes {
         self.corners(&self.sums, channel * self.table, region)
     }
 
+    /// The entry of a pixel inside the image, in the first sum table.
+    #[inline(always)]
+    pub fn entry(&self, x: i32, y: i32) -> u32 {
+        (y as usize * self.stride + x as usize) as u32
+    }
+
+    /// Entries of a row of a sum table, and where that of a channel begins; `None` where there
+    /// are no sum tables of colours, or more entries than 32 bits count.
+    pub fn layout(&self, channel: usize) -> Option<(usize, usize)> {
+        let all = self.table.checked_mul(self.channels)?;
+        let known = self.needs.colour && u32::try_from(all).is_ok();
+        known.then_some((self.stride, channel * self.table))
+    }
+
+    /// The sum over a region from the distances of its corners (bottom right, top right, bottom
+    /// left, top left, modulo 2^32) to a pixel's entry.
+    #[inline(always)]
+    pub fn corner_sum(&self, at: &[u32; 4], entry: u32) -> u32 {
+        let [a, b, c, d] = at.map(|at| self.sums[entry.wrapping_add(at) as usize]);
+        a.wrapping_sub(b).wrapping_sub(c).wrapping_add(d)
+    }
+
     /// What is in each of a channel's samples beyond its value.
     #[inline(always)]
     pub fn bias(&self, channel: usize) -> u32 {

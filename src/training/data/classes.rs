@@ -161,8 +161,15 @@ impl ClassTable {
         classes.sort_by_key(|c| c.index);
         let twice = classes.windows(2).find(|w| w[0].index == w[1].index);
         if let Some(pair) = twice {
-            let text = format!("{origin}: index {} for the second time", pair[0].index);
-            return Err(DataError::Option(text));
+            let what = format!("index {} for the second time", pair[0].index);
+            return Err(DataError::content(Path::new(&origin), what));
+        }
+        let same = |a: &Class, b: &Class| a.name.eq_ignore_ascii_case(&b.name);
+        let named = |(i, class): (usize, &Class)| classes[..i].iter().any(|c| same(c, class));
+        if let Some((_, class)) = (classes.iter().enumerate()).find(|&(i, class)| named((i, class)))
+        {
+            let what = format!("a class called {} for the second time", class.name);
+            return Err(DataError::content(Path::new(&origin), what));
         }
         let known = |name: &str| classes.iter().any(|c| c.name.eq_ignore_ascii_case(name));
         if let Some(name) = void.iter().find(|name| !known(name)) {
@@ -179,8 +186,8 @@ impl ClassTable {
         let (void, trained): (Vec<Class>, Vec<Class>) = classes.into_iter().partition(is_void);
         if trained.is_empty() || trained.len() > MAX_CLASSES {
             let n = trained.len();
-            let text = format!("{origin}: {n} classes besides void, expected 1 to {MAX_CLASSES}");
-            return Err(DataError::Option(text));
+            let what = format!("{n} classes besides void, expected 1 to {MAX_CLASSES}");
+            return Err(DataError::content(Path::new(&origin), what));
         }
         let mut by_index = [None; 256];
         let mut by_colour = HashMap::new();
@@ -308,6 +315,8 @@ mod tests {
         assert!(text("a,b\n1,2\n", &[]).contains(":1: columns are `a,b`"));
         assert!(text("id,name,r,g,b\n1,x,0,0,300\n", &[]).contains(":2: b is `300`"));
         assert!(text("id,name,r,g,b\n1,x,0,0,3\n1,y,0,0,4\n", &[]).contains("second time"));
+        let twice = text("id,name,r,g,b\n1,x,0,0,3\n2,X,0,0,4\n", &[]);
+        assert!(twice.contains("a class called X for the second time"));
         assert!(text("id,name,r,g,b\n0,void,0,0,3\n", &[]).contains("0 classes besides void"));
         let gone = text("id,name,r,g,b\n1,x,0,0,3\n", &["y".into()]);
         assert!(gone.contains("no class is called y; expected one of x"));

@@ -357,11 +357,13 @@ impl Dataset {
     /// # Errors
     /// That of the first image that has one.
     pub fn scan(&self) -> Result<Vec<Facts>, DataError> {
+        self.scan_part(0..self.items.len())
+    }
+
+    /// The same of some of them.
+    pub(super) fn scan_part(&self, part: std::ops::Range<usize>) -> Result<Vec<Facts>, DataError> {
         use rayon::prelude::*;
-        let all: Vec<_> = (0..self.items.len())
-            .into_par_iter()
-            .map(|i| self.facts(i))
-            .collect();
+        let all: Vec<_> = part.into_par_iter().map(|i| self.facts(i)).collect();
         all.into_iter().collect()
     }
 

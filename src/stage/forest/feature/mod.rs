@@ -64,6 +64,7 @@ pub use region::{Norm, Region};
 pub use rgbd::Rgbd;
 
 use super::{
+    Corners,
     planes::{InputSpec, Needs, Planes},
     random::Words,
 };
@@ -110,6 +111,14 @@ pub trait Feature: Sync {
 
     /// The response at pixel `(x, y)` of the image, in [`SMALLEST`]..=[`LARGEST`], or [`INVALID`].
     fn response(&self, planes: &Planes, theta: &Theta, x: i32, y: i32) -> i32;
+
+    /// The same question as sums at fixed distances from the pixel, for images of the size of
+    /// `planes`; `None` where it is none. It only makes inference quicker: where the regions lie
+    /// inside the image, responses must be those of [`Feature::response`].
+    fn corners(&self, planes: &Planes, theta: &Theta) -> Option<Corners> {
+        let _ = (planes, theta);
+        None
+    }
 }
 
 /// A feature with its options, as the model file holds it.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Feature, INVALID, LARGEST, SMALLEST, Theta, check_range, check_within};
 use crate::stage::forest::{
+    Corners,
     planes::{InputSpec, MAX_HALF, Needs, Planes, Region as Area},
     random::Words,
 };
@@ -117,7 +118,7 @@ pub(super) fn check_regions(theta: &Theta, channels: usize) -> Result<(), &'stat
 /// The mean in 1/256, without the bias; `floor(256 S / n)` is exact in f64 (`256 S < 2^40`,
 /// and the quotient, below 2^24, is at least `1 / n > 2^-16` from a whole number or is one).
 #[inline(always)]
-pub(super) fn mean(sum: u32, area: u32) -> i32 {
+pub(in crate::stage::forest) fn mean(sum: u32, area: u32) -> i32 {
     (f64::from(sum) * 256.0 / f64::from(area)) as i32
 }
 
@@ -216,6 +217,18 @@ impl Feature for Region {
             Some(two) => difference(planes, self.norm, (c1, one), (c2, two)),
             None => INVALID,
         }
+    }
+
+    fn corners(&self, planes: &Planes, theta: &Theta) -> Option<Corners> {
+        let [x1, y1, x2, y2] = theta.offsets.map(i32::from);
+        let [w1, h1, w2, h2] = theta.sizes.map(i32::from);
+        let [c1, c2] = theta.channels.map(usize::from);
+        let two = (theta.kind == DIFFERENCE).then_some(([x2, y2], [w2, h2], c2));
+        if theta.kind == ROW {
+            return None;
+        }
+        let means = self.norm == Norm::Mean;
+        Corners::new(planes, means, ([x1, y1], [w1, h1], c1), two)
     }
 }
 
