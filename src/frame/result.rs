@@ -2,8 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Disparity, Foreground, FrameId, Gap, Health, INVALID, Image, Labels, Logos, Motion, Road,
-    RoadOrigin,
-    Size, Stixels, Timestamp,
+    RoadOrigin, Size, Stixels, Timestamp,
 };
 
 /// Stages that a frame's [`Timing`] has room for.

@@ -35,8 +35,8 @@ mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod fault;
-mod monitor;
 mod labels;
+mod monitor;
 mod mono;
 mod order;
 mod probe;
@@ -51,8 +51,8 @@ pub use cpu::{ChainError, CpuBackend, Shape};
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaBackend, Wanted};
 pub use fault::HangConfig;
-pub use monitor::{Monitor, SharedHealth};
 pub use labels::{CpuLabels, LabelShape};
+pub use monitor::{Monitor, SharedHealth};
 pub use mono::{CpuMono, MonoShape};
 pub use order::StageId;
 pub use probe::{Doing, Probe, Sight};
