@@ -7,7 +7,8 @@
 //! to a [`Sink`](crate::sink::Sink), the buffers go back, and the next frame begins: one frame is
 //! in flight, so that lateness never piles up.
 //!
-//! What computes is a [`Chain`]: the stereo chain's backend, then the mono chain's ([`CpuMono`]).
+//! What computes is a [`Chain`]: the stereo chain's backend, then the mono chain's ([`CpuMono`],
+//! on a GPU perhaps `CudaMono`).
 //! Egomotion and foreground are one unit, so that there is never the one without the other. A
 //! frame without a usable mono picture passes that unit by, under the gap that its set names.
 //!
@@ -29,6 +30,8 @@ mod config;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+#[cfg(feature = "cuda")]
+mod cuda_mono;
 mod mono;
 mod order;
 mod run;
@@ -41,6 +44,8 @@ pub use config::{Budgets, LoopConfig, LoopConfigError};
 pub use cpu::{ChainError, CpuBackend, Shape};
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaBackend, Wanted};
+#[cfg(feature = "cuda")]
+pub use cuda_mono::CudaMono;
 pub use mono::{CpuMono, MonoShape};
 pub use order::StageId;
 pub use run::{FrameLoop, LoopError, Pace};
