@@ -17,6 +17,8 @@
 //!    The output has a pixel a cell.
 pub mod colour;
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod feature;
 mod file;
 mod leaves;
