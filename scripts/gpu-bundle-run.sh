@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # run.sh [tests] [sanitize] [drives] [bench]: what to do; without any, all of these.
 # run.sh next: what has not run on a GPU yet, most important first: tests, sanitizers, the stixel
-#   variants, benches; $NEXT names the programs, BUDGET the seconds after which nothing new begins
+#   variants, benches. $NEXT names the programs, $PARTS the parts where there is no time for all at
+#   once, BUDGET the seconds after which nothing new begins
 #   tests     every GPU test (ROADLOOP_REQUIRE_GPU=1: a missing device is a failure)
 #   sanitize  the tests under compute-sanitizer, where it is installed
 #   drives    a synthetic drive, and every folder in $DATA, on the CPU and on the GPU: one digest?
@@ -25,6 +26,7 @@ ROADLOOP_COMMIT=$(cat "$here/COMMIT")
 export ROADLOOP_COMMIT
 NEXT=${NEXT:-mono foreground logo egomotion forest}
 BUDGET=${BUDGET:-1000000}
+PARTS=${PARTS:-tests sanitize variants bench}
 if [ $# = 0 ]; then set -- tests sanitize drives bench; fi
 failed=0
 fail() { echo "FAILED: $*"; failed=1; }
@@ -163,31 +165,46 @@ variants() {
   done
 }
 
-next() {
-  local name tool
+next_tests() {
+  local name
   # shellcheck disable=SC2086 # words
   for name in $NEXT barriers; do
     time_left "test $name" || return
     one_test "$here/bin/cuda_$name" || failed=1
   done
   drive_mono
-  if command -v compute-sanitizer >/dev/null; then
-    for tool in memcheck racecheck synccheck initcheck; do
-      # shellcheck disable=SC2086
-      for name in $NEXT; do
-        time_left "$tool $name" || return
-        one_sanitizer "$tool" "$here/bin/cuda_$name" || failed=1
-      done
+}
+
+next_sanitize() {
+  local name tool
+  command -v compute-sanitizer >/dev/null || { echo "SKIPPED: no compute-sanitizer"; return; }
+  for tool in memcheck racecheck synccheck initcheck; do
+    # shellcheck disable=SC2086
+    for name in $NEXT; do
+      time_left "$tool $name" || return
+      one_sanitizer "$tool" "$here/bin/cuda_$name" || failed=1
     done
-  else
-    echo "SKIPPED: no compute-sanitizer"
-  fi
-  variants
+  done
+}
+
+next_bench() {
+  local name
   # shellcheck disable=SC2086
   for name in $NEXT; do
     [ -x "$here/bin/gpu_$name" ] || continue
     time_left "bench $name" || return
     bench_both "$here/bin/gpu_$name" "gpu_$name"
+  done
+}
+
+next() {
+  local part
+  for part in $PARTS; do
+    case $part in
+    variants) variants ;;
+    tests | sanitize | bench) "next_$part" ;;
+    *) echo "run.sh: PARTS=$part: expected tests, sanitize, variants or bench" >&2 && exit 64 ;;
+    esac
   done
 }
 

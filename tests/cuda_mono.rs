@@ -46,7 +46,7 @@ gpu_tests![
     a_background_goes_from_backend_to_backend,
     the_loop_allocates_nothing,
     memory_over_the_limit_is_refused_before_the_first_frame,
-    small_mono; always: the_scenes_show_what_they_are_for
+    small_mono; always: the_scenes_show_what_they_are_for, what_is_compared_can_be_computed
 ];
 
 const SIZE: Size = Size::new(401, 307);
@@ -407,9 +407,8 @@ fn every_kind_of_picture_gives_the_same_results() {
     }
 }
 
-fn every_size_gives_the_same_results() {
-    let (context, _) = setup();
-    for (w, h) in [
+fn sizes() -> [Size; 8] {
+    [
         (16, 16),
         (31, 33),
         (33, 31),
@@ -418,8 +417,14 @@ fn every_size_gives_the_same_results() {
         (97, 1025),
         (1242, 375),
         (1280, 720),
-    ] {
-        let size = Size::new(w, h);
+    ]
+    .map(|(w, h)| Size::new(w, h))
+}
+
+fn every_size_gives_the_same_results() {
+    let (context, _) = setup();
+    for size in sizes() {
+        let (w, h) = (size.width, size.height);
         for (i, kind) in KINDS.into_iter().enumerate() {
             if w * h < 100_000 || (w + h) % 3 == i {
                 let frames = if w * h < 100_000 { 20 } else { 8 };
@@ -469,10 +474,16 @@ fn a_part_of_the_stages_gives_its_part_of_the_results() {
     compare(&context, &config(), &logos, &source);
 }
 
-fn what_the_kernels_do_not_do_is_done_on_the_cpu() {
-    let (context, _) = setup();
+/// More keypoints than the kernels have room for.
+fn crowded_config() -> Config {
     let mut config = config();
     config.logo.features.max_keypoints = 20_000;
+    config
+}
+
+fn what_the_kernels_do_not_do_is_done_on_the_cpu() {
+    let (context, _) = setup();
+    let config = crowded_config();
     let source = Frames::mono(SIZE, PixelKind::Grey8, 6);
     compare(&context, &config, &shape(PixelKind::Grey8, SIZE), &source);
 }
@@ -625,16 +636,21 @@ fn memory_over_the_limit_is_refused_before_the_first_frame() {
     }
 }
 
-/// Every kernel of the chain, small enough for the sanitizers.
-fn small_mono() {
-    let (context, _) = setup();
-    let size = Size::new(67, 51);
+const SMALL: Size = Size::new(67, 51);
+
+fn small_config() -> Config {
     let mut config = config();
     config.egomotion.hypotheses = 64;
     config.logo.features.max_keypoints = 40;
+    config
+}
+
+/// Every kernel of the chain, small enough for the sanitizers.
+fn small_mono() {
+    let (context, _) = setup();
     for kind in KINDS {
-        let source = Frames::mono(size, kind, 7);
-        compare(&context, &config, &shape(kind, size), &source);
+        let source = Frames::mono(SMALL, kind, 7);
+        compare(&context, &small_config(), &shape(kind, SMALL), &source);
     }
 }
 
@@ -670,8 +686,9 @@ fn recorded(context: &Context, drive: &Drive, logos: Option<Arc<Templates>>, wha
     println!("{what}: {} frames, one digest", expected.results.len());
 }
 
-fn recorded_drives_have_one_digest() {
-    let (context, _) = setup();
+/// Those that are there, with the logos that are looked for.
+fn recorded_drives() -> Vec<(&'static str, Drive, Arc<Templates>)> {
+    let mut drives = Vec::new();
     for (name, frames) in [("cdnet_highway", 0..160), ("kitti_odom_06", 0..8)] {
         let Some(folder) = common::data(name) else {
             continue;
@@ -681,27 +698,44 @@ fn recorded_drives_have_one_digest() {
             ..DriveOptions::default()
         };
         let drive = Drive::open(&folder, &options).unwrap();
-        recorded(&context, &drive, Some(templates()), name);
+        drives.push((name, drive, templates()));
     }
-    let Some(folder) = common::data("logo_kravag_truck") else {
-        return;
-    };
-    let reference = folder.join("reference/DERIVED_kravag_from_frame77.png");
-    let Picture::Rgb8(reference) = picture::read(&reference).unwrap() else {
-        panic!("the reference has colour");
-    };
-    let grey = Image::from_fn(reference.width(), reference.height(), |x, y| {
-        picture::grey_of(reference.get(x, y))
-    });
-    let params = Params::default();
-    let options = BuildOptions::default();
-    let pictures = vec![("kravag".to_owned(), grey, None)];
-    let templates = Templates::of_pictures(pictures, &params.features, &options).unwrap();
-    let drive = Drive::open(&folder, &DriveOptions::default()).unwrap();
-    recorded(
-        &context,
-        &drive,
-        Some(Arc::new(templates)),
-        "logo_kravag_truck",
-    );
+    let name = "logo_kravag_truck";
+    if let Some(folder) = common::data(name) {
+        let reference = folder.join("reference/DERIVED_kravag_from_frame77.png");
+        let Picture::Rgb8(reference) = picture::read(&reference).unwrap() else {
+            panic!("the reference has colour");
+        };
+        let grey = Image::from_fn(reference.width(), reference.height(), |x, y| {
+            picture::grey_of(reference.get(x, y))
+        });
+        let params = Params::default();
+        let options = BuildOptions::default();
+        let pictures = vec![("kravag".to_owned(), grey, None)];
+        let templates = Templates::of_pictures(pictures, &params.features, &options).unwrap();
+        let drive = Drive::open(&folder, &DriveOptions::default()).unwrap();
+        drives.push((name, drive, Arc::new(templates)));
+    }
+    drives
+}
+
+fn recorded_drives_have_one_digest() {
+    let (context, _) = setup();
+    for (name, drive, templates) in recorded_drives() {
+        recorded(&context, &drive, Some(templates), name);
+    }
+}
+
+/// What the CPU refuses says nothing of a GPU.
+fn what_is_compared_can_be_computed() {
+    for (name, drive, _) in recorded_drives() {
+        println!("{name}: {}", drive.kind());
+    }
+    for kind in KINDS {
+        for size in sizes() {
+            CpuMono::new(&config(), &shape(kind, size)).unwrap();
+        }
+        CpuMono::new(&small_config(), &shape(kind, SMALL)).unwrap();
+    }
+    CpuMono::new(&crowded_config(), &shape(PixelKind::Grey8, SIZE)).unwrap();
 }
