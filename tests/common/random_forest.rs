@@ -83,7 +83,7 @@ fn tree(feature: &FeatureSpec, t: u32, depth: u32, classes: usize) -> Tree {
             tree.nodes.push(Node::leaf(leaves));
             leaves += 1;
             // Some leaves have seen nothing.
-            let seen = hash(t, n, 2) % 16 > 0;
+            let seen = !hash(t, n, 2).is_multiple_of(16);
             tree.counts.extend((0..classes as u32).map(|c| {
                 let count = hash(t, n, 3 + c) % 40;
                 if seen { count } else { 0 }
