@@ -45,6 +45,8 @@ fn build() -> Result<(), String> {
         "ROADLOOP_CUDA_ARCHS",
         "ROADLOOP_CUDA_LINEINFO",
         "CUDA_HOME",
+        // nvcc's own: more flags, -D for experiments.
+        "NVCC_APPEND_FLAGS",
     ] {
         println!("cargo:rerun-if-env-changed={name}");
     }

@@ -2,6 +2,8 @@
 # gpu-bundle.sh [OUT]: packs what a machine with a GPU and nothing else needs to try roadloop:
 # the program, the GPU tests and benches, stripped, and run.sh. Default OUT: gpu-bundle.
 # Built here, without a GPU (`make cuda-setup` first). BUNDLE_PROFILE=dev packs the checked build.
+# STIXEL_VARIANTS=1 packs the stixel test and bench once more for each way in which the kernel's
+# warps may meet (STIXEL_MEET in kernels/stixel_column.cuh).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=${1:-gpu-bundle}
@@ -28,11 +30,26 @@ programs=$(sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' "$messages" | sort -u)
 
 rm -rf "$out"
 mkdir -p "$out/bin"
-for program in $programs; do
-  name=$(basename "$program")
-  # Cargo adds a hash to tests and benches.
-  strip -o "$out/bin/${name%-[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]*}" "$program"
-done
+pack() { # FOLDER PROGRAM...
+  local name program folder=$1
+  shift
+  for program; do
+    name=$(basename "$program")
+    # Cargo adds a hash to tests and benches.
+    strip -o "$folder/${name%-[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]*}" "$program"
+  done
+}
+# shellcheck disable=SC2086 # cargo's paths have no spaces
+pack "$out/bin" $programs
+if [ "${STIXEL_VARIANTS:-}" = 1 ]; then
+  for way in 1 2 3; do
+    NVCC_APPEND_FLAGS="-DSTIXEL_MEET=$way" cargo build --profile "$profile" --features cuda \
+      --test cuda_stixel --bench gpu_stixel --message-format=json-render-diagnostics >"$messages"
+    mkdir -p "$out/bin/meet-$way"
+    # shellcheck disable=SC2046
+    pack "$out/bin/meet-$way" $(sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' "$messages" | sort -u)
+  done
+fi
 {
   git rev-parse --short HEAD 2>/dev/null || echo unknown
 } >"$out/COMMIT"

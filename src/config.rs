@@ -137,6 +137,9 @@ pub struct CudaConfig {
     pub device_memory_mib: u32,
     /// Most page-locked host memory that may be taken, MiB.
     pub pinned_memory_mib: u32,
+    /// Whether egomotion, foreground and logos are computed there too; else on the CPU beside it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub mono: bool,
 }
 
 impl Default for CudaConfig {
@@ -146,6 +149,7 @@ impl Default for CudaConfig {
             wait: GpuWait::Spin,
             device_memory_mib: 2048,
             pinned_memory_mib: 512,
+            mono: false,
         }
     }
 }

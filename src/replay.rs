@@ -175,21 +175,25 @@ impl<'a> Replay<'a> {
         sink: &mut impl Sink,
         stop: &AtomicBool,
     ) -> Result<Option<Vec<u8>>, ReplayError> {
-        self.run_on(config, pace, clock, sink, stop, |rectification, shape| {
+        let street = |rectification: &Rectification, shape: &Shape| {
             let backend = CpuBackend::new(config, rectification, shape)?;
             let slot = backend.slot();
             Ok((backend, slot))
-        })
+        };
+        let mono = |shape: &MonoShape| CpuMono::new(config, shape);
+        self.run_on(config, pace, clock, sink, stop, street, mono)
     }
 
-    /// The same with backends for the street that `make` makes: one for each segment of the
-    /// drive, with a slot of its shape; the one before is gone by then. Gives what was learnt of
+    /// The same with backends that `make` makes for the street, with a slot of its shape, and
+    /// `make_mono` for the mono chain: for each segment of the drive; those before are gone by
+    /// then. Gives what was learnt of
     /// the background, where `[foreground] snapshot` asks for it ([`Replay::with_background`]).
     ///
     /// # Errors
     /// When a stage can't be built for a segment, the sink or the backend fails. What the sink
     /// has stays.
-    pub fn run_on<B: Backend>(
+    #[expect(clippy::too_many_arguments, reason = "each is a part of its own")]
+    pub fn run_on<B: Backend, M: Backend>(
         &self,
         config: &Config,
         pace: Pace,
@@ -197,6 +201,7 @@ impl<'a> Replay<'a> {
         sink: &mut impl Sink,
         stop: &AtomicBool,
         mut make: impl FnMut(&Rectification, &Shape) -> Result<(B, Slot), ChainError>,
+        mut make_mono: impl FnMut(&MonoShape) -> Result<M, ChainError>,
     ) -> Result<Option<Vec<u8>>, ReplayError> {
         let names: Vec<String> = match &self.logos {
             Some(logos) => logos.names().map(str::to_owned).collect(),
@@ -226,7 +231,7 @@ impl<'a> Replay<'a> {
             let mut mono = None;
             if let Some(shape) = self.mono_shape(config, segment) {
                 shape.furnish(&mut slot);
-                mono = Some(CpuMono::new(config, &shape)?);
+                mono = Some(make_mono(&shape)?);
             }
             let mut labels = None;
             if let (Some(forest), Some(stereo), Some(rectification)) =

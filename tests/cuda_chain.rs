@@ -18,8 +18,8 @@ use roadloop::{
         Camera, FrameId, FrameResult, FrameSet, Gap, Image, Mask, Rgb, Size, StereoFrame, Timestamp,
     },
     frame_loop::{
-        Backend, ChainError, CpuBackend, CudaBackend, FrameLoop, MonotonicClock, Pace, Shape, Slot,
-        Wanted,
+        Backend, ChainError, CpuBackend, CpuMono, CudaBackend, FrameLoop, MonotonicClock, Pace,
+        Shape, Slot, Wanted,
     },
     picture::grey_of,
     replay::Replay,
@@ -314,6 +314,7 @@ fn a_drive_has_one_digest() {
                         let slot = backend.slot();
                         Ok((backend, slot))
                     },
+                    |shape| CpuMono::new(&config, shape),
                 )
                 .unwrap();
             assert_eq!(cpu.each.len(), 10);

@@ -27,7 +27,8 @@ gpu_tests![
     every_shape_and_kind_gives_the_same_motions,
     every_state_comes_at_the_same_frame,
     parameters_count_alike,
-    a_thousand_runs_give_one_motion; always: the_host_lays_the_motion_out_as_the_kernels
+    a_thousand_runs_give_one_motion,
+    small_motions; always: the_host_lays_the_motion_out_as_the_kernels
 ];
 
 fn the_host_lays_the_motion_out_as_the_kernels() {
@@ -375,4 +376,25 @@ fn a_thousand_runs_give_one_motion() {
         assert_eq!(*first.get_or_insert(motion), motion, "run {run}");
     }
     assert_eq!(first.unwrap().0, 2, "small motion");
+}
+
+/// Every kernel, small enough for the sanitizers.
+fn small_motions() {
+    let params = Params {
+        hypotheses: 64,
+        ..Params::default()
+    };
+    for (w, h) in [(1, 1), (70, 51), (129, 97)] {
+        let size = Size::new(w, h);
+        for kind in [PixelKind::Grey8, PixelKind::Grey16, PixelKind::Rgb8] {
+            let mut both = Both::new(&params, kind, size);
+            for (i, dx) in [0.0, 0.0, 1.5, 9.0].into_iter().enumerate() {
+                let image = as_kind(&wall(size, dx, 0.7 * dx), kind);
+                both.same(&image, None, &format!("{size} {kind:?}, wall {i}"));
+            }
+            both.reset();
+            let image = as_kind(&noise(size, 1), kind);
+            both.same(&image, Some(0.0), &format!("{size} {kind:?}, noise"));
+        }
+    }
 }

@@ -28,7 +28,8 @@ gpu_tests![
     known_foreground_counts_alike,
     rates_and_snapshots_count_alike,
     a_captured_frame_follows_the_frames_before,
-    buffers_of_other_sizes_are_refused; always: the_host_lays_motion_out_as_the_kernels
+    buffers_of_other_sizes_are_refused,
+    small_masks; always: the_host_lays_motion_out_as_the_kernels
 ];
 
 const KINDS: [PixelKind; 3] = [PixelKind::Grey8, PixelKind::Grey16, PixelKind::Rgb8];
@@ -459,4 +460,38 @@ fn buffers_of_other_sizes_are_refused() {
     };
     let error = both.gpu.enqueue(&both.stream, buffers).unwrap_err();
     assert!(matches!(error, GpuError::Size { .. }), "{error}");
+}
+
+/// Every kernel, small enough for the sanitizers.
+fn small_masks() {
+    for kind in KINDS {
+        for (size, median_px) in [
+            (Size::new(67, 41), 5),
+            (Size::new(130, 9), 3),
+            (Size::new(33, 17), 1),
+        ] {
+            let params = Params {
+                median_px,
+                ..quick()
+            };
+            let mut both = Both::new(&params, kind, size);
+            let scene = Scene::new(kind, size, 5);
+            both.still(scene, 5);
+            // The camera sways, its gain changes, and some pixels are known.
+            let swayed = Scene {
+                shift: (2, 1),
+                gain: 70,
+                ..scene
+            };
+            let motion = frame::Motion {
+                homography: [1.0, 0.0, 2.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0],
+                ..frame::Motion::of(MotionState::SmallMotion)
+            };
+            let known = Image::from_fn(size.width, size.height, |x, y| u8::from(x + y < 9));
+            both.frame(&swayed.picture(70), &motion, Some(&known));
+            let moves = frame::Motion::of(MotionState::Driving);
+            both.frame(&scene.picture(71), &moves, None);
+            both.still(scene, 2);
+        }
+    }
 }

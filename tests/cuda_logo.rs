@@ -25,7 +25,8 @@ gpu_tests![
     regions_are_images_of_their_own,
     a_hundred_runs_of_a_graph_give_one_result,
     matches_are_the_same,
-    a_frame_is_matched_without_the_host; always:
+    a_frame_is_matched_without_the_host,
+    small_marks; always:
     the_host_lays_structs_out_as_the_kernels,
     what_is_for_the_cpu_is_refused
 ];
@@ -413,4 +414,45 @@ fn a_frame_is_matched_without_the_host() {
     assert!(query.len() > 100);
     let found = host(&stream, &out, Match::default());
     same_matches(&found[..query.len()], &query, &train[..700], None);
+}
+
+/// Every kernel, small enough for the sanitizers.
+fn small_marks() {
+    let params = FeatureParams {
+        max_keypoints: 60,
+        contrast: 0.01,
+        ..FeatureParams::default()
+    };
+    let cells = FeatureParams {
+        cell_px: 20,
+        cell_budget: 3,
+        upsample: true,
+        sigma0: 1.6,
+        ..params.clone()
+    };
+    for size in [Size::new(97, 71), Size::new(33, 130)] {
+        check(&params, &picture(size, 3));
+        check(&cells, &picture(size, 4));
+    }
+    let (context, stream) = setup();
+    let matcher = Matcher::new(&context).unwrap();
+    let (query, train) = (descriptors(37, 1, u32::MAX), descriptors(65, 2, u32::MAX));
+    let groups: Vec<u32> = (0..65).map(|i| i / 3).collect();
+    let out = device(&context, &stream, &vec![Match::default(); query.len()]);
+    let (q, t) = (
+        device(&context, &stream, &query),
+        device(&context, &stream, &train),
+    );
+    let counts = [37u32, 65].map(|n| device(&context, &stream, &[n]));
+    let g = device(&context, &stream, &groups);
+    let train_of = Train {
+        descriptors: &t,
+        count: &counts[1],
+        groups: Some(&g),
+    };
+    matcher
+        .enqueue_lists(&stream, &q, &counts[0], train_of, &out)
+        .unwrap();
+    let found = host(&stream, &out, Match::default());
+    same_matches(&found, &query, &train, Some(&groups));
 }

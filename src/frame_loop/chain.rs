@@ -102,3 +102,35 @@ impl<S: Backend, M: Backend> Backend for Chain<S, M> {
         self.mono.as_mut().map_or(Ok(()), |m| m.load(state))
     }
 }
+
+/// A backend that is chosen when the program runs.
+impl Backend for Box<dyn Backend + '_> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn units(&self) -> &[Unit] {
+        (**self).units()
+    }
+
+    fn run(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        laps: &mut Laps<'_>,
+    ) -> Result<(), BackendError> {
+        (**self).run(unit, slot, laps)
+    }
+
+    fn withdraw(&mut self, unit: usize, slot: &mut Slot) {
+        (**self).withdraw(unit, slot);
+    }
+
+    fn restore(&mut self, snapshot: &[u8]) -> Result<(), SnapshotError> {
+        (**self).restore(snapshot)
+    }
+
+    fn snapshot(&self) -> Option<Vec<u8>> {
+        (**self).snapshot()
+    }
+}

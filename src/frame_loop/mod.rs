@@ -7,8 +7,9 @@
 //! to a [`Sink`](crate::sink::Sink), the buffers go back, and the next frame begins: one frame is
 //! in flight, so that lateness never piles up.
 //!
-//! What computes is a [`Chain`]: the stereo chain's backend, then the mono chain's ([`CpuMono`]),
-//! and behind both the forest ([`CpuLabels`]), which reads what the stereo chain gave.
+//! What computes is a [`Chain`]: the stereo chain's backend, then the mono chain's ([`CpuMono`],
+//! on a GPU perhaps `CudaMono`), and behind both the forest ([`CpuLabels`]), which reads what the
+//! stereo chain gave.
 //! Egomotion and foreground are one unit, so that there is never the one without the other. A
 //! frame without a usable mono picture passes that unit by, under the gap that its set names.
 //!
@@ -34,6 +35,8 @@ mod config;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+#[cfg(feature = "cuda")]
+mod cuda_mono;
 mod fault;
 mod labels;
 mod monitor;
@@ -50,6 +53,8 @@ pub use config::{BackendChoice, Budgets, LoopConfig, LoopConfigError};
 pub use cpu::{ChainError, CpuBackend, Shape};
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaBackend, Wanted};
+#[cfg(feature = "cuda")]
+pub use cuda_mono::CudaMono;
 pub use fault::HangConfig;
 pub use labels::{CpuLabels, LabelShape};
 pub use monitor::{Monitor, SharedHealth};

@@ -60,10 +60,10 @@ pub struct CpuMono {
     units: Vec<Unit>,
 }
 
-const STILL: Unit = Unit {
+pub(super) const STILL: Unit = Unit {
     stages: &[StageId::Egomotion, StageId::Foreground],
 };
-const LOGO: Unit = Unit {
+pub(super) const LOGO: Unit = Unit {
     stages: &[StageId::Logo],
 };
 
@@ -141,36 +141,17 @@ impl Backend for CpuMono {
         laps: &mut Laps<'_>,
     ) -> Result<(), BackendError> {
         let this = self.units[unit];
-        let Slot {
-            set,
-            rectified,
-            result,
-        } = slot;
-        let speed = set.speed_mps;
-        let mono = set.mono.as_ref();
-        match (mono.map(|mono| mono.usable()), rectified) {
-            (Some(Some(image)), _) => self.compute(this, image, speed, result, laps),
-            (None, Some(rectified)) => lend_left(rectified, |image| {
-                self.compute(this, image, speed, result, laps);
-            }),
-            (Some(None), _) | (None, None) => {
-                self.withdraw(unit, slot);
-                this.stages.iter().for_each(|&stage| laps.skip(stage));
-            }
+        let ran = on_picture(slot, |image, speed, result| {
+            self.compute(this, image, speed, result, laps);
+        });
+        if ran.is_none() {
+            pass_by(this, slot, laps);
         }
         Ok(())
     }
 
     fn withdraw(&mut self, unit: usize, slot: &mut Slot) {
-        let result = &mut slot.result;
-        if self.units[unit] == LOGO {
-            result.logos.iter_mut().for_each(Logos::clear);
-        } else {
-            if let Some(motion) = &mut result.motion {
-                *motion = Motion::of(MotionState::Unknown);
-            }
-            result.foreground.iter_mut().for_each(Foreground::skip);
-        }
+        withdraw(self.units[unit], slot);
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), SnapshotError> {
@@ -209,18 +190,57 @@ impl Backend for CpuMono {
     }
 }
 
+/// Calls `f` with the picture of the frame, the speed that is known, and the result: the mono
+/// camera's picture, or the left one in its place. `None` where there is none to look at.
+pub(super) fn on_picture<R>(
+    slot: &mut Slot,
+    f: impl FnOnce(&MonoImage, Option<f32>, &mut FrameResult) -> R,
+) -> Option<R> {
+    let Slot {
+        set,
+        rectified,
+        result,
+    } = slot;
+    let speed = set.speed_mps;
+    match (set.mono.as_ref().map(|mono| mono.usable()), rectified) {
+        (Some(Some(image)), _) => Some(f(image, speed, result)),
+        (None, Some(rectified)) => Some(lend_left(rectified, |image| f(image, speed, result))),
+        (Some(None), _) | (None, None) => None,
+    }
+}
+
+/// What a unit does without a picture.
+pub(super) fn pass_by(unit: Unit, slot: &mut Slot, laps: &mut Laps<'_>) {
+    withdraw(unit, slot);
+    unit.stages.iter().for_each(|&stage| laps.skip(stage));
+}
+
+/// Takes a unit's result out of the slot.
+pub(super) fn withdraw(unit: Unit, slot: &mut Slot) {
+    let result = &mut slot.result;
+    if unit == LOGO {
+        result.logos.iter_mut().for_each(Logos::clear);
+    } else {
+        if let Some(motion) = &mut result.motion {
+            *motion = Motion::of(MotionState::Unknown);
+        }
+        result.foreground.iter_mut().for_each(Foreground::skip);
+    }
+}
+
 /// Lends the left image as a mono image: moved there and back, so that no pixel is copied.
-fn lend_left(rectified: &mut Rectified, f: impl FnOnce(&MonoImage)) {
+fn lend_left<R>(rectified: &mut Rectified, f: impl FnOnce(&MonoImage) -> R) -> R {
     let image = match rectified.left_rgb.take() {
         Some(rgb) => MonoImage::Rgb8(rgb),
         None => MonoImage::Grey8(mem::replace(&mut rectified.left, Image::new(0, 0))),
     };
-    f(&image);
+    let outcome = f(&image);
     match image {
         MonoImage::Rgb8(rgb) => rectified.left_rgb = Some(rgb),
         MonoImage::Grey8(left) => rectified.left = left,
         MonoImage::Grey16(_) => {}
     }
+    outcome
 }
 
 #[cfg(test)]

@@ -68,6 +68,14 @@ impl LabTables {
         Self { linear, matrix, f }
     }
 
+    /// All tables one behind the other, as the kernels read them.
+    #[cfg(feature = "cuda")]
+    pub(super) fn words(&self) -> Vec<u32> {
+        let matrix = self.matrix.iter().flatten();
+        let all = self.linear.iter().chain(matrix).chain(&self.f);
+        all.copied().collect()
+    }
+
     /// L in 1/64, a and b in 1/64 with 128 added.
     #[inline]
     pub fn lab(&self, rgb: [u8; 3]) -> [u16; 3] {

@@ -18,6 +18,8 @@
 pub mod colour;
 mod corners;
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod feature;
 mod file;
 mod leaves;
