@@ -6,6 +6,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 use super::{
@@ -18,7 +19,7 @@ use crate::frame_loop::{CudaBackend, Wanted};
 use crate::{
     calib::Rig,
     config::Config,
-    frame_loop::{Monitor, MonotonicClock},
+    frame_loop::{Clock as _, Monitor, MonotonicClock},
     live::{Live, LiveError},
     realtime::{Realtime, RealtimeError},
     service::{Asked, Attendant, Device, Lifeline, Notifier, Watched, signals},
@@ -30,7 +31,11 @@ use crate::{
         socket::ResultSocket,
         summary::write_atomically,
     },
-    source::{FaultInjector, LiveSource, SourceKind, SyntheticCameras, mask_of},
+    source::{
+        FaultInjector, LiveSource, SourceKind, SyntheticCameras,
+        cameras::{Cameras, CamerasError},
+        mask_of,
+    },
     stage::logo::Templates,
 };
 
@@ -124,20 +129,54 @@ fn start(config: &Config, path: &Path, service: &Service<'_>) -> Result<(), Fail
             let source = FaultInjector::new(cameras, &config.fault, clock);
             attend(config, service, &computer, &realtime, source)
         }
-        SourceKind::Cameras => Err(no_cameras(path)),
+        SourceKind::Cameras => {
+            let cameras = open_cameras(config, path, &service.asked.stop)?;
+            attend(config, service, &computer, &realtime, cameras)
+        }
     }
 }
 
 /// What the names of threads that capture begin with.
 const CAPTURE: &str = "camera-";
 
-/// What a build without cameras says.
-fn no_cameras(config: &Path) -> Failure {
-    Failure::unavailable(format!(
-        "{}: source.kind is \"cameras\", but this build has none (feature \"v4l2\"); expected \
-         the package's build, or \"synthetic\"",
-        config.display()
-    ))
+/// The cameras of the configuration. Those that are not there yet are waited for, as long as a
+/// first result may take.
+fn open_cameras(config: &Config, path: &Path, stop: &AtomicBool) -> Result<Cameras, Failure> {
+    const AGAIN: Duration = Duration::from_millis(250);
+    let tolerance = config.mono.tolerance_us.map(|us| us * 1000);
+    let clock = MonotonicClock;
+    let patience = u64::from(config.live.first_result_s) * 1_000_000_000;
+    let begun = clock.now();
+    let mut told = false;
+    loop {
+        let error = match Cameras::open(&config.cameras, tolerance) {
+            Ok(cameras) => return Ok(cameras),
+            Err(error) => error,
+        };
+        let waits = matches!(error, CamerasError::NoneOpens { .. });
+        if !waits || clock.now().since(begun) >= patience || stop.load(Ordering::Relaxed) {
+            let failure = Failure::from(error);
+            return Err(failure.of(&path.display().to_string()));
+        }
+        if !std::mem::replace(&mut told, true) {
+            log::warn!("{error}; waiting for it");
+        }
+        thread::sleep(AGAIN);
+    }
+}
+
+impl From<CamerasError> for Failure {
+    fn from(e: CamerasError) -> Self {
+        match e {
+            CamerasError::NotBuilt => Failure::unavailable(format!(
+                "source.kind is \"cameras\", but {e}; expected the package's build, or \
+                 source.kind = \"synthetic\""
+            )),
+            CamerasError::NoneOpens { .. } => Failure::unavailable(e),
+            CamerasError::NoCameras | CamerasError::Unusable { .. } => Failure::config(e),
+            CamerasError::Thread(_) => Failure::internal(e),
+        }
+    }
 }
 
 /// The rig of the images as they enter the loop: `[calibration]`, else `[camera]`, else what the

@@ -133,4 +133,12 @@ impl Backend for Box<dyn Backend + '_> {
     fn snapshot(&self) -> Option<Vec<u8>> {
         (**self).snapshot()
     }
+
+    fn save(&self, to: &mut Vec<u8>) -> bool {
+        (**self).save(to)
+    }
+
+    fn load(&mut self, state: &[u8]) -> Result<(), StateError> {
+        (**self).load(state)
+    }
 }

@@ -410,6 +410,11 @@ impl Sink for Recorder {
         let Some(set) = view.set else {
             return Ok(());
         };
+        // A recording has no word yet for a frame that the mono camera alone has seen: its stereo
+        // pictures are an earlier frame's, and must not be replayed as this one's.
+        if let Some(gap) = set.stereo_gap {
+            return self.gap(result.id, gap);
+        }
         let due = self.due(result.id);
         let Some(mut job) = self.take() else {
             self.drop_one();
