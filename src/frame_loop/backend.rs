@@ -18,6 +18,11 @@ impl Unit {
     pub fn required(&self) -> bool {
         self.stages.iter().all(|s| s.required())
     }
+
+    /// Whether it has nothing to run on without the stereo camera's images.
+    pub fn needs_stereo(&self) -> bool {
+        self.stages.iter().any(|s| s.needs_stereo())
+    }
 }
 
 /// A backend that can't go on: its device is lost. Nothing of the frame in flight is to be

@@ -58,6 +58,11 @@ impl StageId {
             StageId::Rectify | StageId::Stereo | StageId::Road | StageId::Stixel
         )
     }
+
+    /// Whether it computes from the stereo camera's images, or from what comes of them.
+    pub const fn needs_stereo(self) -> bool {
+        self.required() || matches!(self, StageId::Forest)
+    }
 }
 
 impl fmt::Display for StageId {

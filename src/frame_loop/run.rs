@@ -5,7 +5,7 @@ use std::{
 };
 
 use crate::{
-    frame::{FrameId, FrameSet, Gap, GapSet, MAX_STAGES, Outcome, StageTiming, Street, Timestamp},
+    frame::{FrameId, FrameSet, Gap, GapSet, MAX_STAGES, Outcome, StageTiming, Timestamp},
     sink::{Sink, SinkError},
     source::{Next, Source},
 };
@@ -280,9 +280,13 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
         if let Some(gap) = self.slot.set.mono.as_ref().and_then(|mono| mono.gap) {
             self.slot.result.gaps.insert(gap);
         }
-        if let Some(gap) = self.slot.set.stereo_gap {
+        let blind = self.slot.set.stereo_gap;
+        if let Some(gap) = blind {
             self.slot.result.gaps.insert(gap);
+            self.slot.blank_street();
         }
+        // Where there is no mono camera the other stages, too, look at the stereo camera's image.
+        let all_blind = blind.is_some() && self.slot.set.mono.is_none();
         // Timing is lent out while the backend writes the rest of the result.
         let mut timing = mem::take(&mut self.slot.result.timing);
         timing.start = arrival;
@@ -290,15 +294,14 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
         for unit in 0..self.backend.units().len() {
             let Unit { stages } = self.backend.units()[unit];
             let required = self.backend.units()[unit].required();
-            let expected = &mut self.expected[unit];
-            let before = self.clock.now();
-            if required && self.slot.set.stereo_gap.is_some() {
-                // The cameras that are left go on without the street.
+            if all_blind || blind.is_some() && self.backend.units()[unit].needs_stereo() {
                 let mut laps = Laps::new(self.clock, arrival, &mut timing);
                 stages.iter().for_each(|&stage| laps.skip(stage));
-                self.slot.result.street.iter_mut().for_each(Street::skip);
+                self.backend.withdraw(unit, &mut self.slot);
                 continue;
             }
+            let expected = &mut self.expected[unit];
+            let before = self.clock.now();
             if decides && !required && deadline.since(before) < expected.expected_ns() {
                 expected.skipped();
                 for stage in stages {

@@ -61,10 +61,25 @@ impl Slot {
         })
     }
 
+    /// The frame has no stereo images: nothing of the frame before is to be seen in their place.
+    pub(super) fn blank_street(&mut self) {
+        if let Some(rectified) = &mut self.rectified {
+            rectified.left.fill(0);
+            if let Some(right) = &mut rectified.right {
+                right.fill(0);
+            }
+            if let Some(rgb) = &mut rectified.left_rgb {
+                rgb.fill([0; 3]);
+            }
+        }
+        if let Some(street) = &mut self.result.street {
+            street.skip();
+        }
+    }
+
     /// The pictures that its result belongs to.
     pub(super) fn view(&self) -> View<'_> {
-        let fresh = self.set.stereo_gap.is_none();
-        let rectified = self.rectified.as_ref().filter(|_| fresh);
+        let rectified = self.rectified.as_ref();
         View {
             left: rectified.map(|r| &r.left),
             left_rgb: rectified.and_then(|r| r.left_rgb.as_ref()),
