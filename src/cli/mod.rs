@@ -82,7 +82,7 @@ pub fn main() -> ExitCode {
         env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info"));
     log.format_target(false);
     if journal::is_journal() {
-        log.format(|to, record| journal::format(to, record));
+        log.format(journal::format);
     }
     log.init();
     match run(cli.command) {

@@ -127,15 +127,13 @@ impl Street {
         }
     }
 
-    /// There was nothing to compute it from: nothing measured, no stixels, the road as it was.
+    /// There were no stereo images: no measurement, no stixels, and no road that could be relied
+    /// on.
     pub fn skip(&mut self) {
         self.disparity.fill(INVALID);
         self.stixels.clear();
         self.road.confidence = 0.0;
-        self.road.origin = match self.road.origin {
-            RoadOrigin::Measured => RoadOrigin::Held,
-            other => other,
-        };
+        self.road.origin = RoadOrigin::Assumed;
     }
 
     /// Takes everything from another of the same shape; allocates nothing.

@@ -79,8 +79,7 @@ impl Slot {
 
     /// The pictures that its result belongs to.
     pub(super) fn view(&self) -> View<'_> {
-        let fresh = self.set.stereo_gap.is_none();
-        let rectified = self.rectified.as_ref().filter(|_| fresh);
+        let rectified = self.rectified.as_ref();
         View {
             left: rectified.map(|r| &r.left),
             left_rgb: rectified.and_then(|r| r.left_rgb.as_ref()),

@@ -113,7 +113,7 @@ impl<'a, C: Clock> SyntheticCameras<'a, C> {
                     left_rgb: config.colour.then_some(drawn.left_rgb),
                     stored_disparity: None,
                 }),
-                mono: config.mono.then(|| MonoFrame {
+                mono: config.mono.then_some(MonoFrame {
                     timestamp: Timestamp(0),
                     image: MonoImage::Grey8(drawn.mono),
                     gap: None,

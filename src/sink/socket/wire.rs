@@ -131,7 +131,6 @@ pub struct Missing {
 
 /// One message.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "made one at a time, by readers")]
 pub enum Message {
     /// First to each reader.
     Hello(Hello),
