@@ -43,7 +43,7 @@ pub fn set(n: usize) -> FrameSet {
     mono.image = MonoImage::Grey8(noise(2));
     mono.timestamp = Timestamp(n as u64 * 100_000_000 + 5);
     set.mono = Some(mono);
-    set.speed_mps = (n % 3 > 0).then_some(n as f32 * 0.1);
+    set.speed_mps = (!n.is_multiple_of(3)).then_some(n as f32 * 0.1);
     set.id = FrameId {
         index: n,
         number: n as u64,
@@ -118,15 +118,15 @@ pub fn tape(frames: usize) -> Vec<u8> {
     fs::read(folder.join("000000.mcap")).unwrap()
 }
 
+/// A frame, or the gap in its place.
+pub type Found = Result<FrameSet, (FrameId, Gap)>;
+
 /// All that a drive gives: frames or gaps.
-pub fn read(path: &Path) -> Result<Vec<Result<FrameSet, (FrameId, Gap)>>, String> {
+pub fn read(path: &Path) -> Result<Vec<Found>, String> {
     read_with(path, &DriveOptions::default())
 }
 
-pub fn read_with(
-    path: &Path,
-    options: &DriveOptions,
-) -> Result<Vec<Result<FrameSet, (FrameId, Gap)>>, String> {
+pub fn read_with(path: &Path, options: &DriveOptions) -> Result<Vec<Found>, String> {
     let drive = Drive::open(path, options).map_err(|e| e.to_string())?;
     let mut all = Vec::new();
     for segment in 0..drive.segments().len() {

@@ -3,7 +3,7 @@ use std::fmt::Write as _;
 use super::{data::Frame, escape};
 
 const WIDTH: f64 = 960.0;
-const LEFT: f64 = 52.0;
+const LEFT: f64 = 64.0;
 const RIGHT: f64 = 8.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 28.0;
@@ -291,7 +291,7 @@ pub fn spread(name: &str, class: &str, points: &[Point], budget_ms: Option<f64>)
         let x = LEFT + i as f64 * pitch;
         plot.bar(class, x, pitch * 0.9, 0.0, n as f64, &title);
     }
-    for i in [0, BINS / 2, BINS - 3] {
+    for i in [0, BINS / 2, BINS - 5] {
         let x = LEFT + i as f64 * pitch + 8.0;
         plot.below(x, &format!("{:.2} ms", edge(i)));
     }

@@ -126,12 +126,17 @@ fn debayer(rows: &[&[u8]], size: Size, red: [usize; 2], out: &mut Image<[u8; 3]>
         for x in 0..size.width {
             let own = colour_at(x, y);
             let (mut sums, mut counts) = ([0u32; 3], [0u32; 3]);
-            for v in y.saturating_sub(1)..(y + 2).min(size.height) {
-                for u in x.saturating_sub(1)..(x + 2).min(size.width) {
+            let rows_near = rows
+                .iter()
+                .enumerate()
+                .take(y + 2)
+                .skip(y.saturating_sub(1));
+            for (v, row) in rows_near {
+                for (u, &value) in row.iter().enumerate().take(x + 2).skip(x.saturating_sub(1)) {
                     let c = colour_at(u, v);
                     // Green of a green pixel is its own; its diagonals are green, too.
                     if c != own {
-                        sums[c] += u32::from(rows[v][u]);
+                        sums[c] += u32::from(value);
                         counts[c] += 1;
                     }
                 }
