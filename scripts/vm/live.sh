@@ -1,6 +1,6 @@
 #!/bin/sh
-# In the guest: `roadloop run` and `record` on the three cameras of /guest/live.toml, and faults
-# made by the driver. The program is /usr/bin/roadloop, the reader of its socket /guest/reader.
+# In the guest: `roadloop run` on the three cameras of /guest/live.toml, and faults
+# made by the driver. The program is /usr/bin/roadloop.
 # shellcheck disable=SC1091,SC2317
 . /guest/cases.sh
 
