@@ -2,7 +2,7 @@
 # test-vm.sh [--arch amd64|arm64] [SUITE]…: what needs cameras, a kernel and an init system of
 # its own, in virtual machines with the kernel's vivid cameras. Suites:
 #   cameras   tests/cameras.rs: capture, negotiation, faults, unplugging
-#   live      `roadloop run` and `record` on three cameras, replay of what was recorded
+#   live      `roadloop run` on three cameras, and faults of theirs
 #   service   the package installed with dpkg, the service under systemd
 # Each case is printed with its time. Guests run side by side, as many as there are processors.
 # Where QEMU is not to be had, nothing runs and the reason is printed; with ROADLOOP_REQUIRE_VM=1
@@ -35,7 +35,7 @@ if wants cameras; then
     rm target/test-vm.json
 fi
 if wants live; then
-    "${cargo[@]}" build --quiet --release --features v4l2 --bin roadloop --examples
+    "${cargo[@]}" build --quiet --release --features v4l2 --bin roadloop --example package_texts
 fi
 if wants service; then
     scripts/deb.sh --cpu "$arch"
