@@ -342,6 +342,7 @@ fn soak() -> Result<u32, Box<dyn Error>> {
             counters: &counters,
             lifeline: &lifeline,
             traffic: Some(&traffic),
+            recording: None,
             asked: &asked,
         },
         &notifier,

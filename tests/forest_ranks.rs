@@ -1,10 +1,8 @@
 //! Do several ranks grow the trees of one? Ranks are threads here; `make mpi-check` does the same
 //! with processes.
 #[path = "common/columns.rs"]
-#[allow(dead_code)]
 mod columns;
 #[path = "common/toy.rs"]
-#[allow(dead_code)]
 mod toy;
 
 use std::sync::{
