@@ -6,7 +6,7 @@ use super::{Failure, run as live};
 /// Live cameras through the loop, and all of it into MCAP files.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Configuration (roadloop.toml); its [record] says how, whatever `enabled` is
+    /// Configuration (roadloop.toml); its section `record` says how, enabled or not
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
     /// Folder of the recording; made where it is not there

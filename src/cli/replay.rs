@@ -76,7 +76,7 @@ pub struct Args {
     /// foreground, labels, logos; or none
     #[arg(long, value_name = "LIST", default_value = "overlay", value_parser = parse_save)]
     pub save: SaveSet,
-    /// Record the drive and its results as MCAP into this folder, as [record] says
+    /// Record the drive and its results as MCAP into this folder, as the section `record` says
     #[arg(long, value_name = "DIR")]
     pub record: Option<PathBuf>,
     /// Replace the results of an earlier replay in DIR

@@ -6,7 +6,7 @@
 //! frontier, and with thresholds from responses these (each is known to one rank and 0 on the
 //! others). All of it are sums of whole numbers, so the trees are those of one rank, bit for bit.
 //!
-//! Before each sum the ranks agree that all of them go on ([`agreed`]): a rank that was told to
+//! Before each sum the ranks agree that all of them go on (`agreed`): a rank that was told to
 //! stop, or can't read a picture, ends the training of all of them at the same place.
 use super::{
     TrainError,

@@ -81,7 +81,7 @@ impl Corners {
         left <= x0 && x1 <= right && top <= y0 && y1 <= bottom
     }
 
-    /// What [`Corners::goes_right`] compares with, for a threshold.
+    /// What the sums are compared with, for a threshold.
     #[inline(always)]
     pub fn limit(&self, tau: i32) -> i64 {
         let bias = |area: &Area| {
