@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use crate::{
     calib::{self, CalibError, Rectification, Rig},
     config::Config,
-    frame::{Mask, PixelKind, Size},
+    frame::{Mask, Size},
     frame_loop::{
         Backend, BackendChoice, Chain, Clock, CpuBackend, CpuMono, FrameLoop, Monitor, MonoShape,
         Pace, Shape, Slot,
     },
-    replay::ReplayError,
+    replay::{self, ReplayError},
     service::Patience,
     sink::{Announced, Sink},
     source::{LiveShape, LiveSource, SourceError},
@@ -175,19 +175,9 @@ impl Live {
 
     /// What is computed from the mono images, or from the left ones in their place.
     fn mono_shape(&self, config: &Config) -> Option<MonoShape> {
-        let (kind, size) = match (self.shape.mono, self.shape.stereo) {
-            (Some(mono), _) => mono,
-            (None, Some((size, true))) => (PixelKind::Rgb8, size),
-            (None, Some((size, false))) => (PixelKind::Grey8, size),
-            (None, None) => return None,
-        };
-        let shape = MonoShape {
-            kind,
-            size,
-            foreground: config.wants_foreground(self.shape.stereo.is_none()),
-            logos: self.logos.clone(),
-        };
-        (!shape.is_idle()).then_some(shape)
+        let LiveShape { stereo, mono } = self.shape;
+        let foreground = config.wants_foreground(stereo.is_none());
+        MonoShape::of(mono, stereo, foreground, self.logos.clone())
     }
 
     /// Whether there is anything to compute.
@@ -261,10 +251,8 @@ impl Live {
             mono = Some(CpuMono::new(config, &shape)?);
         }
         let mut backend = Chain::new(street, mono);
-        if let Some(snapshot) = &self.background
-            && let Err(reason) = backend.restore(snapshot)
-        {
-            log::warn!("foreground.snapshot: {reason}; the background is learnt afresh");
+        if let Some(snapshot) = &self.background {
+            replay::wake(&mut backend, config, snapshot);
         }
         let names: Vec<String> = match &self.logos {
             Some(logos) => logos.names().map(str::to_owned).collect(),

@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::{
     calib::{CalibError, Rectification, Rig},
     config::Config,
-    frame::{Image, PixelKind},
+    frame::Image,
     frame_loop::{
         Backend, BackendError, Chain, ChainError, Clock, CpuBackend, CpuLabels, CpuMono, FrameLoop,
         LabelShape, LoopError, MonoShape, Pace, Shape, Slot,
@@ -122,19 +122,10 @@ impl<'a> Replay<'a> {
     /// What is computed from the mono images of a segment, or from the left ones in their place;
     /// `None` where nothing is.
     fn mono_shape(&self, config: &Config, segment: &Segment) -> Option<MonoShape> {
-        let (kind, size) = match (&segment.mono, &segment.stereo) {
-            (Some(mono), _) => (mono.kind, mono.size),
-            (None, Some(stereo)) if stereo.colour => (PixelKind::Rgb8, stereo.size),
-            (None, Some(stereo)) => (PixelKind::Grey8, stereo.size),
-            (None, None) => return None,
-        };
-        let shape = MonoShape {
-            kind,
-            size,
-            foreground: config.wants_foreground(self.drive.is_mono()),
-            logos: self.logos.clone(),
-        };
-        (!shape.is_idle()).then_some(shape)
+        let mono = segment.mono.as_ref().map(|m| (m.kind, m.size));
+        let stereo = segment.stereo.as_ref().map(|s| (s.size, s.colour));
+        let foreground = config.wants_foreground(self.drive.is_mono());
+        MonoShape::of(mono, stereo, foreground, self.logos.clone())
     }
 
     /// A hash of what calibration and mask make of pixels: the rectified cameras, the maps and
@@ -247,14 +238,8 @@ impl<'a> Replay<'a> {
                 labels = Some(CpuLabels::new(config, &shape)?);
             }
             let mut backend = Chain::new(Some(Chain::new(street, mono)), labels);
-            if let (0, Some(snapshot)) = (number, &self.background)
-                && let Err(reason) = backend.restore(snapshot)
-            {
-                let path = config.foreground.snapshot.as_deref();
-                log::warn!(
-                    "foreground.snapshot: {}: {reason}; the background is learnt afresh",
-                    path.unwrap_or(Path::new("")).display()
-                );
+            if let (0, Some(snapshot)) = (number, &self.background) {
+                wake(&mut backend, config, snapshot);
             }
             if number == 0
                 && let Some(state) = self.drive.state()
@@ -285,5 +270,17 @@ impl<'a> Replay<'a> {
             }
         }
         Ok(background)
+    }
+}
+
+/// Begins with a background that was learnt before. One that can't be used is told, and learnt
+/// afresh.
+pub(crate) fn wake(backend: &mut impl Backend, config: &Config, snapshot: &[u8]) {
+    if let Err(reason) = backend.restore(snapshot) {
+        let path = config.foreground.snapshot.as_deref();
+        log::warn!(
+            "foreground.snapshot: {}: {reason}; the background is learnt afresh",
+            path.unwrap_or(Path::new("")).display()
+        );
     }
 }

@@ -15,6 +15,7 @@ pub mod disparity;
 mod files;
 pub mod foreground;
 pub mod labels;
+mod lines;
 pub mod logos;
 pub mod stixel_table;
 pub mod stixels;

@@ -4,7 +4,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::EvaluateError;
+use super::{EvaluateError, lines};
 use crate::{files, frame::Class};
 
 /// The columns that the table must have, in this order.
@@ -88,70 +88,17 @@ pub fn read(path: &Path) -> Result<StixelTable, EvaluateError> {
     } else {
         path.into()
     };
-    let file = files::open(&path, files::MAX_STIXELS).map_err(EvaluateError::io(&path))?;
-    let mut reader = csv::ReaderBuilder::new()
-        .has_headers(false)
-        .flexible(true)
-        .from_reader(file);
     let mut table = StixelTable {
         path: path.clone(),
         frames: BTreeMap::new(),
     };
-    let mut record = csv::StringRecord::new();
-    let mut header = false;
-    loop {
-        let more = reader.read_record(&mut record).map_err(|e| {
-            let line = e.position().map_or(0, csv::Position::line);
-            match e.into_kind() {
-                csv::ErrorKind::Io(source) => EvaluateError::Io {
-                    path: path.clone(),
-                    source,
-                },
-                csv::ErrorKind::Utf8 { err, .. } => EvaluateError::Table {
-                    path: path.clone(),
-                    line,
-                    what: err.to_string(),
-                },
-                other => EvaluateError::Table {
-                    path: path.clone(),
-                    line,
-                    what: format!("{other:?}"),
-                },
-            }
-        })?;
-        let line = record.position().map_or(1, csv::Position::line);
-        let wrong = |what| EvaluateError::Table {
-            path: path.clone(),
-            line,
-            what,
-        };
-        if !header {
-            if !more || !record.iter().eq(HEADER) {
-                let found: Vec<&str> = record.iter().collect();
-                return Err(wrong(format!(
-                    "header is `{}`, expected `{}`",
-                    found.join(","),
-                    HEADER.join(",")
-                )));
-            }
-            header = true;
-            continue;
-        }
-        if !more {
-            return Ok(table);
-        }
-        add(&mut table, &record).map_err(wrong)?;
-    }
+    lines::read(&path, files::MAX_STIXELS, &HEADER, |record| {
+        add(&mut table, record)
+    })?;
+    Ok(table)
 }
 
 fn add(table: &mut StixelTable, record: &csv::StringRecord) -> Result<(), String> {
-    if record.len() != HEADER.len() {
-        return Err(format!(
-            "{} fields, expected {}",
-            record.len(),
-            HEADER.len()
-        ));
-    }
     let whole = |i: usize, most: u64| -> Result<u64, String> {
         record[i]
             .parse::<u64>()

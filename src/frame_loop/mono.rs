@@ -31,6 +31,29 @@ pub struct MonoShape {
 }
 
 impl MonoShape {
+    /// Of the mono camera's images where there is one (their kind and size), else of the rectified
+    /// left ones (their size, and whether in colour); `None` where nothing is to be computed.
+    pub fn of(
+        mono: Option<(PixelKind, Size)>,
+        stereo: Option<(Size, bool)>,
+        foreground: bool,
+        logos: Option<Arc<Templates>>,
+    ) -> Option<Self> {
+        let (kind, size) = match (mono, stereo) {
+            (Some(mono), _) => mono,
+            (None, Some((size, true))) => (PixelKind::Rgb8, size),
+            (None, Some((size, false))) => (PixelKind::Grey8, size),
+            (None, None) => return None,
+        };
+        let shape = Self {
+            kind,
+            size,
+            foreground,
+            logos,
+        };
+        (!shape.is_idle()).then_some(shape)
+    }
+
     /// Whether there is anything to compute.
     pub fn is_idle(&self) -> bool {
         !self.foreground && self.logos.is_none()

@@ -4,7 +4,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{evaluate::EvaluateError, files};
+use crate::{
+    evaluate::{EvaluateError, lines},
+    files,
+};
 
 /// The columns that the table must have, in this order.
 pub const HEADER: [&str; 13] = [
@@ -61,71 +64,16 @@ pub fn read(path: &Path) -> Result<Table, EvaluateError> {
     } else {
         path.into()
     };
-    let file = files::open(&path, files::MAX_LIST).map_err(EvaluateError::io(&path))?;
-    let mut reader = csv::ReaderBuilder::new()
-        .has_headers(false)
-        .flexible(true)
-        .from_reader(file);
-    let mut table = Table {
-        path: path.clone(),
-        frames: BTreeMap::new(),
-    };
-    let mut record = csv::StringRecord::new();
-    let mut header = false;
-    loop {
-        let more = reader.read_record(&mut record).map_err(|e| {
-            let line = e.position().map_or(0, csv::Position::line);
-            match e.into_kind() {
-                csv::ErrorKind::Io(source) => EvaluateError::Io {
-                    path: path.clone(),
-                    source,
-                },
-                csv::ErrorKind::Utf8 { err, .. } => EvaluateError::Table {
-                    path: path.clone(),
-                    line,
-                    what: err.to_string(),
-                },
-                other => EvaluateError::Table {
-                    path: path.clone(),
-                    line,
-                    what: format!("{other:?}"),
-                },
-            }
-        })?;
-        let line = record.position().map_or(1, csv::Position::line);
-        let wrong = |what| EvaluateError::Table {
-            path: path.clone(),
-            line,
-            what,
-        };
-        if !header {
-            if !more || !record.iter().eq(HEADER) {
-                let found: Vec<&str> = record.iter().collect();
-                return Err(wrong(format!(
-                    "header is `{}`, expected `{}`",
-                    found.join(","),
-                    HEADER.join(",")
-                )));
-            }
-            header = true;
-            continue;
-        }
-        if !more {
-            return Ok(table);
-        }
-        let (frame, row) = row(&record).map_err(wrong)?;
-        table.frames.entry(frame).or_default().push(row);
-    }
+    let mut frames: BTreeMap<u64, Vec<Row>> = BTreeMap::new();
+    lines::read(&path, files::MAX_LIST, &HEADER, |record| {
+        let (frame, row) = row(record)?;
+        frames.entry(frame).or_default().push(row);
+        Ok(())
+    })?;
+    Ok(Table { path, frames })
 }
 
 fn row(record: &csv::StringRecord) -> Result<(u64, Row), String> {
-    if record.len() != HEADER.len() {
-        return Err(format!(
-            "{} fields, expected {}",
-            record.len(),
-            HEADER.len()
-        ));
-    }
     let whole = |i: usize| -> Result<u64, String> {
         record[i]
             .parse()
