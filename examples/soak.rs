@@ -30,7 +30,9 @@ use roadloop::{
     calib::Rig,
     config::Config,
     frame::{Class, FrameId, FrameResult, Gap, Size, Stixel, Stixels},
-    frame_loop::{Backend, BackendError, Laps, Monitor, MonotonicClock, Slot, Unit},
+    frame_loop::{
+        Backend, BackendError, CpuLabels, CpuMono, Laps, Monitor, MonotonicClock, Slot, Unit,
+    },
     live::Live,
     realtime::{Realtime, RealtimeConfig, page_faults},
     service::{Asked, Attendant, Device, Lifeline, Notifier, Patience, Watched},
@@ -387,7 +389,14 @@ fn soak() -> Result<u32, Box<dyn Error>> {
                     &mut sinks,
                     &monitor,
                     &stop,
-                    |_, _| Ok((Null, busy())),
+                    |parts| {
+                        parts.assemble(
+                            &config,
+                            |_, _| Ok((Null, busy())),
+                            |shape| CpuMono::new(&config, shape),
+                            |shape, _| CpuLabels::new(&config, shape),
+                        )
+                    },
                 );
                 drop(sinks);
                 ran.map(|_| ()).map_err(|e| e.to_string())

@@ -12,14 +12,14 @@ use crate::{
     config::Config,
     frame::{Mask, Size},
     frame_loop::{
-        Backend, BackendChoice, Chain, Clock, CpuBackend, CpuMono, FrameLoop, Monitor, MonoShape,
-        Pace, Shape, Slot,
+        Backend, BackendChoice, ChainError, Clock, FrameLoop, Models, Monitor, Pace, Parts, Shape,
+        Slot,
     },
     replay::{self, ReplayError},
     service::Patience,
     sink::{Announced, Sink},
     source::{LiveShape, LiveSource, SourceError},
-    stage::logo::Templates,
+    stage::{forest::Forest, logo::Templates},
 };
 
 /// `[live]`: how `roadloop run` runs.
@@ -111,7 +111,7 @@ pub struct Live {
     rig: Option<Rig>,
     rectification: Option<Rectification>,
     mask: Option<Mask>,
-    logos: Option<Arc<Templates>>,
+    models: Models,
     background: Option<Vec<u8>>,
 }
 
@@ -142,7 +142,7 @@ impl Live {
             rig,
             rectification,
             mask: None,
-            logos: None,
+            models: Models::default(),
             background: None,
         })
     }
@@ -157,7 +157,14 @@ impl Live {
     /// Looks for these logos.
     #[must_use]
     pub fn with_logos(mut self, logos: Option<Arc<Templates>>) -> Self {
-        self.logos = logos;
+        self.models.logos = logos;
+        self
+    }
+
+    /// Labels the left images with this forest; nothing without a stereo camera.
+    #[must_use]
+    pub fn with_forest(mut self, forest: Option<Arc<Forest>>) -> Self {
+        self.models.forest = forest;
         self
     }
 
@@ -173,16 +180,26 @@ impl Live {
         self.rig.as_ref()
     }
 
-    /// What is computed from the mono images, or from the left ones in their place.
-    fn mono_shape(&self, config: &Config) -> Option<MonoShape> {
+    /// What is computed of its frames.
+    fn parts(&self, config: &Config) -> Parts<'_> {
         let LiveShape { stereo, mono } = self.shape;
+        let street = stereo.zip(self.rectification.as_ref());
+        let street = street.map(|((size, colour), rectification)| {
+            let shape = Shape {
+                size,
+                colour,
+                stored_disparity: false,
+                mask: self.mask.clone(),
+            };
+            (rectification, shape)
+        });
         let foreground = config.wants_foreground(stereo.is_none());
-        MonoShape::of(mono, stereo, foreground, self.logos.clone())
+        Parts::new(street, mono, foreground, &self.models)
     }
 
-    /// Whether there is anything to compute.
+    /// Whether there is nothing to compute.
     pub fn is_idle(&self, config: &Config) -> bool {
-        self.shape.stereo.is_none() && self.mono_shape(config).is_none()
+        self.parts(config).is_empty()
     }
 
     /// Runs until `stop` is set or the source ends, on the CPU, in the thread (and the pool) that
@@ -199,22 +216,12 @@ impl Live {
         monitor: &Monitor,
         stop: &AtomicBool,
     ) -> Result<Option<Vec<u8>>, ReplayError> {
-        self.run_on(
-            config,
-            clock,
-            source,
-            sink,
-            monitor,
-            stop,
-            |rectification, shape| {
-                let backend = CpuBackend::new(config, rectification, shape)?;
-                let slot = backend.slot();
-                Ok((backend, slot))
-            },
-        )
+        self.run_on(config, clock, source, sink, monitor, stop, |parts| {
+            parts.on_cpu(config)
+        })
     }
 
-    /// The same with the backend for the street that `make` makes.
+    /// The same with the backend and the slot that `make` makes for what is to be computed.
     ///
     /// # Errors
     /// When a stage can't be built, a sink can't begin, or the backend fails. The sinks are told
@@ -228,36 +235,13 @@ impl Live {
         sink: &mut impl Sink,
         monitor: &Monitor,
         stop: &AtomicBool,
-        make: impl FnOnce(&Rectification, &Shape) -> Result<(B, Slot), crate::frame_loop::ChainError>,
+        make: impl FnOnce(&Parts<'_>) -> Result<(B, Slot), ChainError>,
     ) -> Result<Option<Vec<u8>>, ReplayError> {
-        let mut street = None;
-        let mut slot = Slot::empty();
-        if let (Some((size, colour)), Some(rectification)) =
-            (self.shape.stereo, &self.rectification)
-        {
-            let shape = Shape {
-                size,
-                colour,
-                stored_disparity: false,
-                mask: self.mask.clone(),
-            };
-            let (backend, its) = make(rectification, &shape)?;
-            street = Some(backend);
-            slot = its;
-        }
-        let mut mono = None;
-        if let Some(shape) = self.mono_shape(config) {
-            shape.furnish(&mut slot);
-            mono = Some(CpuMono::new(config, &shape)?);
-        }
-        let mut backend = Chain::new(street, mono);
+        let (mut backend, slot) = make(&self.parts(config))?;
         if let Some(snapshot) = &self.background {
             replay::wake(&mut backend, config, snapshot);
         }
-        let names: Vec<String> = match &self.logos {
-            Some(logos) => logos.names().map(str::to_owned).collect(),
-            None => Vec::new(),
-        };
+        let names = self.models.logo_names();
         sink.begin(&Announced {
             camera: self.rectification.as_ref().map(|r| r.camera),
             shape: &slot.result,

@@ -15,8 +15,8 @@ use crate::{
     config::Config,
     frame::Image,
     frame_loop::{
-        Backend, BackendError, Chain, ChainError, Clock, CpuBackend, CpuLabels, CpuMono, FrameLoop,
-        LabelShape, LoopError, MonoShape, Pace, Shape, Slot,
+        Backend, BackendError, ChainError, Clock, FrameLoop, LoopError, Models, Pace, Parts, Shape,
+        Slot,
     },
     sink::{Announced, Sink, SinkError},
     source::{self, Drive, Prefetch, Segment},
@@ -60,8 +60,7 @@ pub struct Replay<'a> {
     drive: &'a Drive,
     /// `None` where there is no stereo camera.
     rectifications: Vec<Option<Rectification>>,
-    logos: Option<Arc<Templates>>,
-    forest: Option<Arc<Forest>>,
+    models: Models,
     background: Option<Vec<u8>>,
 }
 
@@ -92,8 +91,7 @@ impl<'a> Replay<'a> {
                 .iter()
                 .map(rectify)
                 .collect::<Result<_, _>>()?,
-            logos: None,
-            forest: None,
+            models: Models::default(),
             background: None,
         })
     }
@@ -101,14 +99,14 @@ impl<'a> Replay<'a> {
     /// Looks for these logos.
     #[must_use]
     pub fn with_logos(mut self, logos: Arc<Templates>) -> Self {
-        self.logos = Some(logos);
+        self.models.logos = Some(logos);
         self
     }
 
     /// Labels the left images with this forest; nothing on a mono drive.
     #[must_use]
     pub fn with_forest(mut self, forest: Arc<Forest>) -> Self {
-        self.forest = Some(forest);
+        self.models.forest = Some(forest);
         self
     }
 
@@ -119,13 +117,26 @@ impl<'a> Replay<'a> {
         self
     }
 
-    /// What is computed from the mono images of a segment, or from the left ones in their place;
-    /// `None` where nothing is.
-    fn mono_shape(&self, config: &Config, segment: &Segment) -> Option<MonoShape> {
+    /// What is computed of the frames of a segment.
+    fn parts<'b>(
+        &self,
+        config: &Config,
+        segment: &Segment,
+        rectification: Option<&'b Rectification>,
+    ) -> Parts<'b> {
+        let street = rectification.zip(segment.stereo.as_ref());
+        let street = street.map(|(rectification, stereo)| {
+            let shape = Shape {
+                size: stereo.size,
+                colour: stereo.colour,
+                stored_disparity: stereo.stored_disparity,
+                mask: stereo.mask.clone(),
+            };
+            (rectification, shape)
+        });
         let mono = segment.mono.as_ref().map(|m| (m.kind, m.size));
-        let stereo = segment.stereo.as_ref().map(|s| (s.size, s.colour));
         let foreground = config.wants_foreground(self.drive.is_mono());
-        MonoShape::of(mono, stereo, foreground, self.logos.clone())
+        Parts::new(street, mono, foreground, &self.models)
     }
 
     /// A hash of what calibration and mask make of pixels: the rectified cameras, the maps and
@@ -166,38 +177,28 @@ impl<'a> Replay<'a> {
         sink: &mut impl Sink,
         stop: &AtomicBool,
     ) -> Result<Option<Vec<u8>>, ReplayError> {
-        let street = |rectification: &Rectification, shape: &Shape| {
-            let backend = CpuBackend::new(config, rectification, shape)?;
-            let slot = backend.slot();
-            Ok((backend, slot))
-        };
-        let mono = |shape: &MonoShape| CpuMono::new(config, shape);
-        self.run_on(config, pace, clock, sink, stop, street, mono)
+        self.run_on(config, pace, clock, sink, stop, |parts| {
+            parts.on_cpu(config)
+        })
     }
 
-    /// The same with backends that `make` makes for the street, with a slot of its shape, and
-    /// `make_mono` for the mono chain: for each segment of the drive; those before are gone by
-    /// then. Gives what was learnt of
-    /// the background, where `[foreground] snapshot` asks for it ([`Replay::with_background`]).
+    /// The same with the backend and the slot that `make` makes of what is to be computed, for
+    /// each segment of the drive; those before are gone by then. Gives what was learnt of the
+    /// background, where `[foreground] snapshot` asks for it ([`Replay::with_background`]).
     ///
     /// # Errors
     /// When a stage can't be built for a segment, the sink or the backend fails. What the sink
     /// has stays.
-    #[expect(clippy::too_many_arguments, reason = "each is a part of its own")]
-    pub fn run_on<B: Backend, M: Backend>(
+    pub fn run_on<B: Backend>(
         &self,
         config: &Config,
         pace: Pace,
         clock: &impl Clock,
         sink: &mut impl Sink,
         stop: &AtomicBool,
-        mut make: impl FnMut(&Rectification, &Shape) -> Result<(B, Slot), ChainError>,
-        mut make_mono: impl FnMut(&MonoShape) -> Result<M, ChainError>,
+        mut make: impl FnMut(&Parts<'_>) -> Result<(B, Slot), ChainError>,
     ) -> Result<Option<Vec<u8>>, ReplayError> {
-        let names: Vec<String> = match &self.logos {
-            Some(logos) => logos.names().map(str::to_owned).collect(),
-            None => Vec::new(),
-        };
+        let names = self.models.logo_names();
         let mut background = None;
         let segments = self.drive.segments();
         for (number, (segment, rectification)) in
@@ -206,38 +207,8 @@ impl<'a> Replay<'a> {
             if stop.load(Ordering::Relaxed) {
                 break;
             }
-            let mut street = None;
-            let mut slot = Slot::empty();
-            if let (Some(stereo), Some(rectification)) = (&segment.stereo, rectification) {
-                let shape = Shape {
-                    size: stereo.size,
-                    colour: stereo.colour,
-                    stored_disparity: stereo.stored_disparity,
-                    mask: stereo.mask.clone(),
-                };
-                let (backend, its) = make(rectification, &shape)?;
-                street = Some(backend);
-                slot = its;
-            }
-            let mut mono = None;
-            if let Some(shape) = self.mono_shape(config, segment) {
-                shape.furnish(&mut slot);
-                mono = Some(make_mono(&shape)?);
-            }
-            let mut labels = None;
-            if let (Some(forest), Some(stereo), Some(rectification)) =
-                (&self.forest, &segment.stereo, rectification)
-            {
-                let shape = LabelShape {
-                    size: stereo.size,
-                    colour: stereo.colour,
-                    camera: rectification.camera,
-                    forest: Arc::clone(forest),
-                };
-                shape.furnish(config, &mut slot);
-                labels = Some(CpuLabels::new(config, &shape)?);
-            }
-            let mut backend = Chain::new(Some(Chain::new(street, mono)), labels);
+            let parts = self.parts(config, segment, rectification.as_ref());
+            let (mut backend, slot) = make(&parts)?;
             if let (0, Some(snapshot)) = (number, &self.background) {
                 wake(&mut backend, config, snapshot);
             }

@@ -308,13 +308,7 @@ fn a_drive_has_one_digest() {
                     &MonotonicClock,
                     &mut gpu,
                     &stop,
-                    |rectification, shape| {
-                        let backend =
-                            CudaBackend::new(&context, &config, rectification, shape, Wanted::ALL)?;
-                        let slot = backend.slot();
-                        Ok((backend, slot))
-                    },
-                    |shape| CpuMono::new(&config, shape),
+                    |parts| parts.on_cuda(&context, &config),
                 )
                 .unwrap();
             assert_eq!(cpu.each.len(), 10);

@@ -657,6 +657,7 @@ fn small_mono() {
 fn recorded(context: &Context, drive: &Drive, logos: Option<Arc<Templates>>, what: &str) {
     let mut config = Config::default();
     config.foreground.enabled = Some(true);
+    config.cuda.mono = true;
     let mut replay = Replay::new(drive).unwrap();
     if let Some(logos) = logos {
         replay = replay.with_logos(logos);
@@ -673,13 +674,7 @@ fn recorded(context: &Context, drive: &Drive, logos: Option<Arc<Templates>>, wha
             &MonotonicClock,
             &mut found,
             &stop,
-            |rectification, shape| {
-                let backend =
-                    CudaBackend::new(context, &config, rectification, shape, Wanted::ALL)?;
-                let slot = backend.slot();
-                Ok((backend, slot))
-            },
-            |shape| CudaMono::new(context, &config, shape),
+            |parts| parts.on_cuda(context, &config),
         )
         .unwrap();
     assert_same(&found, &expected, what);

@@ -161,6 +161,24 @@ fn each_frame_is_a_result_or_a_gap_with_a_name() {
 }
 
 #[test]
+fn pixels_are_labelled_where_a_forest_is_configured() {
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/street.forest");
+    let forest = format!(
+        "[forest]\nmodel = '{}'\nstep = 4\n[fault]\nend_after = 4\n",
+        model.display()
+    );
+    let (dir, output, text) = run(&forest);
+    assert!(output.status.success(), "{text}");
+    let frames = metric(dir.path(), "roadloop_frames_total");
+    let labelled = metric(dir.path(), "roadloop_stage_seconds_count{stage=\"forest\"}");
+    assert!(frames >= 1.0, "{text}");
+    assert_eq!(labelled, frames);
+    let (_dir, output, text) = run("[forest]\nmodel = 'none.forest'\n");
+    assert_eq!(output.status.code(), Some(66), "{text}");
+    assert!(text.contains("none.forest: "), "{text}");
+}
+
+#[test]
 fn ready_comes_with_the_first_result_and_signs_of_life_after_it() {
     let mut service = Service::start("", Some(Duration::from_secs(60)));
     let before = service.told("READY=1");

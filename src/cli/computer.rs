@@ -3,11 +3,7 @@ use std::{fmt, sync::atomic::AtomicBool};
 
 use super::{Failure, replay::Args};
 #[cfg(feature = "cuda")]
-use crate::{
-    calib::Rectification,
-    cuda,
-    frame_loop::{Backend, ChainError, CpuMono, CudaBackend, CudaMono, MonoShape, Shape, Wanted},
-};
+use crate::cuda;
 use crate::{config::Config, frame_loop::MonotonicClock, replay::Replay, sink::Sink};
 
 pub use crate::frame_loop::BackendChoice;
@@ -85,20 +81,9 @@ impl Computer {
             #[cfg(feature = "cuda")]
             Self::Cuda(context) => {
                 let _pool = threads.use_current_thread().build().map_err(refused)?;
-                let street = |rectification: &Rectification, shape: &Shape| {
-                    let backend =
-                        CudaBackend::new(context, config, rectification, shape, Wanted::ALL)?;
-                    let slot = backend.slot();
-                    Ok((backend, slot))
-                };
-                let mono = |shape: &MonoShape| -> Result<Box<dyn Backend>, ChainError> {
-                    Ok(if config.cuda.mono {
-                        Box::new(CudaMono::new(context, config, shape)?)
-                    } else {
-                        Box::new(CpuMono::new(config, shape)?)
-                    })
-                };
-                Ok(replay.run_on(config, pace, clock, sink, stop, street, mono)?)
+                Ok(replay.run_on(config, pace, clock, sink, stop, |parts| {
+                    parts.on_cuda(context, config)
+                })?)
             }
         }
     }

@@ -282,19 +282,22 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
 
 /// The forest that is configured, or that comes with roadloop.
 fn forest(args: &Args, config: &Config) -> Result<Option<Forest>, Failure> {
-    let forest = match &config.forest.model {
-        Some(path) => Some(Forest::load(path)?),
-        None if args.street_forest => Some(street().map_err(Failure::internal)?),
-        None => None,
+    match configured_forest(config)? {
+        None if args.street_forest => Ok(Some(street().map_err(Failure::internal)?)),
+        forest => Ok(forest),
+    }
+}
+
+/// The forest that is configured.
+pub(super) fn configured_forest(config: &Config) -> Result<Option<Forest>, Failure> {
+    let Some(path) = &config.forest.model else {
+        return Ok(None);
     };
-    let unfinished = |f: &Forest| f.meta.progress.is_some();
-    if let (Some(path), true) = (
-        &config.forest.model,
-        forest.as_ref().is_some_and(unfinished),
-    ) {
+    let forest = Forest::load(path)?;
+    if forest.meta.progress.is_some() {
         log::warn!("{}: an unfinished forest", path.display());
     }
-    Ok(forest)
+    Ok(Some(forest))
 }
 
 /// The largest file of a background that is read, bytes.

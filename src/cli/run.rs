@@ -12,10 +12,8 @@ use std::{
 use super::{
     Failure,
     computer::Computer,
-    replay::{background, configuration, tell_recorded},
+    replay::{background, configuration, configured_forest, tell_recorded},
 };
-#[cfg(feature = "cuda")]
-use crate::frame_loop::{CudaBackend, Wanted};
 use crate::{
     calib::Rig,
     config::Config,
@@ -39,7 +37,7 @@ use crate::{
     stage::logo::Templates,
 };
 
-/// Live cameras to stixels, foreground and logos, until it is told to stop.
+/// Live cameras to stixels, foreground, logos and labels, until it is told to stop.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Configuration (roadloop.toml)
@@ -215,9 +213,14 @@ fn attend(
         Some((size, _)) => mask_of(&config.input, size)?,
         None => None,
     };
+    let forest = configured_forest(config)?.map(Arc::new);
+    if forest.is_some() && shape.stereo.is_none() {
+        log::warn!("a mono camera alone: nothing is labelled, that needs stereo pictures");
+    }
     let live = Live::new(shape, rig(config, &source)?)?
         .with_mask(mask)
         .with_logos(templates)
+        .with_forest(forest)
         .with_background(background(config)?);
     if live.is_idle(config) {
         return Err(Failure::config(
@@ -343,20 +346,11 @@ impl Computer {
             #[cfg(feature = "cuda")]
             Self::Cuda(context) => {
                 let _pool = pool.use_current_thread().build().map_err(refused)?;
-                Ok(live.run_on(
-                    config,
-                    clock,
-                    source,
-                    sink,
-                    monitor,
-                    stop,
-                    |rectification, shape| {
-                        let backend =
-                            CudaBackend::new(context, config, rectification, shape, Wanted::ALL)?;
-                        let slot = backend.slot();
-                        Ok((backend, slot))
-                    },
-                )?)
+                Ok(
+                    live.run_on(config, clock, source, sink, monitor, stop, |parts| {
+                        parts.on_cuda(context, config)
+                    })?,
+                )
             }
         }
     }

@@ -7,6 +7,7 @@ use crate::{
     stage::{
         Stage as _,
         forest::{self, Depth, Forest, Input, Pixels, cpu::Plan},
+        state::StateError,
     },
 };
 
@@ -32,6 +33,25 @@ impl LabelShape {
         let table = Arc::new(self.forest.meta.table());
         slot.result.labels = Some(Labels::new(self.size, step, posteriors, table));
     }
+
+    /// Whether the forest is lent the left image in colour, else in grey.
+    pub fn reads_colour(&self) -> bool {
+        self.colour && self.forest.meta.input.channels == 3
+    }
+
+    /// Refuses a forest that left images are not for, and tells what grey ones stand for.
+    pub(super) fn check(&self) -> Result<(), forest::ParamsError> {
+        let meta = &self.forest.meta;
+        let (bits, channels) = (meta.input.bits, meta.input.channels);
+        if bits != 8 {
+            let text = format!("it reads samples of {bits} bits, left images have 8");
+            return Err(forest::ParamsError::Forest(text));
+        }
+        if meta.feature.needs().colour && channels > 1 && !self.reads_colour() {
+            log::warn!("forest: left images are grey, which stands for all {channels} channels");
+        }
+        Ok(())
+    }
 }
 
 /// The forest's plan: one optional unit behind the stereo chain, whose rectified left image (in
@@ -42,7 +62,7 @@ pub struct CpuLabels {
     colour: bool,
 }
 
-const UNITS: &[Unit] = &[Unit {
+pub(super) const UNITS: &[Unit] = &[Unit {
     stages: &[StageId::Forest],
 }];
 
@@ -52,26 +72,18 @@ impl CpuLabels {
     /// # Errors
     /// When the stage can't work with its parameters, this forest or this shape.
     pub fn new(config: &Config, shape: &LabelShape) -> Result<Self, ChainError> {
-        let input = &shape.forest.meta.input;
-        if input.bits != 8 {
-            let text = format!(
-                "it reads samples of {} bits, left images have 8",
-                input.bits
-            );
-            return Err(forest::ParamsError::Forest(text).into());
-        }
-        let colour = shape.colour && input.channels == 3;
+        shape.check()?;
         let camera = Some(&shape.camera);
         let plan = Plan::new(&shape.forest, &config.forest, shape.size, camera)?;
-        if plan.replicates_grey() && !colour {
-            let n = input.channels;
-            log::warn!("forest: left images are grey, which stands for all {n} channels");
-        }
-        Ok(Self { plan, colour })
+        Ok(Self {
+            plan,
+            colour: shape.reads_colour(),
+        })
     }
 }
 
-fn withdraw(result: &mut FrameResult) {
+/// Takes the labels out of a result.
+pub(super) fn withdraw(result: &mut FrameResult) {
     result.labels.iter_mut().for_each(Labels::skip);
 }
 
@@ -110,5 +122,14 @@ impl Backend for CpuLabels {
 
     fn withdraw(&mut self, _unit: usize, slot: &mut Slot) {
         withdraw(&mut slot.result);
+    }
+
+    /// It learns nothing from frame to frame.
+    fn save(&self, _to: &mut Vec<u8>) -> bool {
+        true
+    }
+
+    fn load(&mut self, _state: &[u8]) -> Result<(), StateError> {
+        Ok(())
     }
 }

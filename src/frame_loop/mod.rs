@@ -7,9 +7,9 @@
 //! to a [`Sink`](crate::sink::Sink), the buffers go back, and the next frame begins: one frame is
 //! in flight, so that lateness never piles up.
 //!
-//! What computes is a [`Chain`]: the stereo chain's backend, then the mono chain's ([`CpuMono`],
-//! on a GPU perhaps `CudaMono`), and behind both the forest ([`CpuLabels`]), which reads what the
-//! stereo chain gave.
+//! What computes is a [`Chain`] that [`Parts`] puts together: the stereo chain's backend, then the
+//! mono chain's ([`CpuMono`], on a GPU perhaps `CudaMono`), and behind both the forest
+//! ([`CpuLabels`]), which reads what the stereo chain gave.
 //! Egomotion and foreground are one unit, so that there is never the one without the other. A
 //! frame without a usable mono picture passes that unit by, under the gap that its set names.
 //!
@@ -42,6 +42,7 @@ mod labels;
 mod monitor;
 mod mono;
 mod order;
+mod parts;
 mod probe;
 mod run;
 mod slot;
@@ -60,6 +61,7 @@ pub use labels::{CpuLabels, LabelShape};
 pub use monitor::{Monitor, SharedHealth};
 pub use mono::{CpuMono, MonoShape};
 pub use order::StageId;
+pub use parts::{Models, Parts};
 pub use probe::{Doing, Probe, Sight};
 pub use run::{FrameLoop, LoopError, Pace};
 pub use slot::Slot;
