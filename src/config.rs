@@ -140,6 +140,9 @@ pub struct CudaConfig {
     /// Whether egomotion, foreground and logos are computed there too; else on the CPU beside it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub mono: bool,
+    /// Whether labels are computed there too; else on the CPU beside it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub labels: bool,
 }
 
 impl Default for CudaConfig {
@@ -150,6 +153,7 @@ impl Default for CudaConfig {
             device_memory_mib: 2048,
             pinned_memory_mib: 512,
             mono: false,
+            labels: false,
         }
     }
 }

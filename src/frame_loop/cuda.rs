@@ -37,6 +37,20 @@ pub struct Wanted {
     /// The time of each stage; costs a few microseconds a frame. Without it the first stage
     /// carries the time of the whole unit, and the others none.
     pub stage_times: bool,
+    /// What stays on the device of the left image, for what is computed behind the chain.
+    pub left: LeftImage,
+}
+
+/// The rectified left image on the device ([`CudaBackend::left`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LeftImage {
+    /// Nothing that could be relied on.
+    #[default]
+    None,
+    /// In grey, a byte a pixel.
+    Grey,
+    /// In colour, three bytes a pixel; in grey where the source has none.
+    Colour,
 }
 
 impl Wanted {
@@ -45,12 +59,14 @@ impl Wanted {
         disparity: true,
         pictures: true,
         stage_times: true,
+        left: LeftImage::None,
     };
     /// Road and stixels alone.
     pub const STIXELS: Self = Self {
         disparity: false,
         pictures: false,
         stage_times: false,
+        left: LeftImage::None,
     };
 }
 
@@ -60,6 +76,8 @@ pub struct CudaBackend {
     stream: Stream,
     stixel: stixel::cuda::Plan,
     host: HostMemory,
+    disparity: DeviceBuffer<u16>,
+    left: Option<DeviceBuffer<u8>>,
     /// The start of the graph's work, then the end of each stage.
     marks: Vec<Rc<Event>>,
     unit: [Unit; 1],
@@ -93,6 +111,7 @@ struct DeviceMemory {
     raw_rgb: Option<DeviceBuffer<u8>>,
     /// Left, then right; where images are rectified already, `raw`.
     grey: Option<DeviceBuffer<u8>>,
+    /// Where images are rectified already, `raw_rgb`.
     rgb: Option<DeviceBuffer<u8>>,
     disparity: DeviceBuffer<u16>,
     results: DeviceBuffer<u8>,
@@ -148,15 +167,20 @@ impl CudaBackend {
 
         let identity = stages.rectify.is_identity();
         let pictures = wanted.pictures && !identity;
-        let images = match (&stages.stereo, pictures) {
+        let left = match wanted.left {
+            LeftImage::Colour if !shape.colour => LeftImage::Grey,
+            left => left,
+        };
+        let images = match (&stages.stereo, pictures || left == LeftImage::Grey) {
             (Some(_), _) => 2,
             (None, true) => 1,
             (None, false) => 0,
         };
-        let colour = pictures && shape.colour;
+        let colour = shape.colour && (pictures || left == LeftImage::Colour);
         let words = stixel.output_words();
         let (device, own_bytes) = device_memory(context, size, images, colour, identity, words)?;
-        let host = host_memory(context, shape, wanted, images, pictures, words)?;
+        let up = (images, colour);
+        let host = host_memory(context, shape, wanted, up, pictures, words)?;
         let unit = Unit {
             stages: if stages.stereo.is_some() {
                 &[
@@ -201,6 +225,12 @@ impl CudaBackend {
                 + stages.road.device_bytes()
                 + stixel.device_bytes(),
             mask: stages.rectify.mask().cloned(),
+            disparity: device.disparity.clone(),
+            left: match (left, &device.grey, &device.rgb) {
+                (LeftImage::Grey, Some(grey), _) => Some(grey.slice(0..size.area())?),
+                (LeftImage::Colour, _, Some(rgb)) => Some(rgb.clone()),
+                _ => None,
+            },
             capacity: stixel.output(),
             graph,
             stream,
@@ -218,6 +248,17 @@ impl CudaBackend {
     /// The rectified camera.
     pub fn camera(&self) -> Camera {
         self.camera
+    }
+
+    /// The disparity of the frame that was computed last, on the device, rows one after the other;
+    /// steady until the next frame begins.
+    pub fn disparity(&self) -> &DeviceBuffer<u16> {
+        &self.disparity
+    }
+
+    /// Its rectified left image in the same way, as [`Wanted::left`] asks for it.
+    pub fn left(&self) -> Option<&DeviceBuffer<u8>> {
+        self.left.as_ref()
     }
 
     /// Bytes of device memory that the chain holds.
@@ -444,13 +485,15 @@ impl Recording<'_> {
         };
         mark()?;
         let mut branched = false;
-        if let (Some(from), Some(raw), Some(out), Some(to)) =
-            (&host.rgb, &device.raw_rgb, &device.rgb, &host.left_rgb)
-        {
+        if let (Some(from), Some(raw), Some(out)) = (&host.rgb, &device.raw_rgb, &device.rgb) {
             self.branch(main, &mut branched)?;
             self.side.copy_to_device(from, raw)?;
-            self.stages.rectify.enqueue_rgb(self.side, raw, out)?;
-            self.side.copy_to_host(out, to)?;
+            if !self.stages.rectify.is_identity() {
+                self.stages.rectify.enqueue_rgb(self.side, raw, out)?;
+            }
+            if let Some(to) = &host.left_rgb {
+                self.side.copy_to_host(out, to)?;
+            }
         }
 
         if let Some(stored) = &host.stored {
@@ -535,19 +578,23 @@ fn device_memory(
     let raw = image("raw images", images > 0, images * area);
     let grey = image("rectified images", images > 0 && !identity, images * area);
     let raw_rgb = image("raw colour", colour, 3 * area);
-    let rgb = image("rectified colour", colour, 3 * area);
+    let rgb = image("rectified colour", colour && !identity, 3 * area);
     let disparity = layout.reserve::<u16>("disparity", area);
     let results = layout.reserve::<u8>("results", words * 8 + size_of::<Road>());
     let bytes = layout.bytes();
     let arena = Arena::new(context, "chain", layout)?;
     let buffer = |slot: Option<_>| slot.map(|slot| arena.buffer(slot)).transpose();
-    let raw = buffer(raw)?;
+    let (raw, raw_rgb) = (buffer(raw)?, buffer(raw_rgb)?);
     let results = arena.buffer(results)?;
     let memory = DeviceMemory {
         grey: if identity { raw.clone() } else { buffer(grey)? },
+        rgb: if identity {
+            raw_rgb.clone()
+        } else {
+            buffer(rgb)?
+        },
         raw,
-        raw_rgb: buffer(raw_rgb)?,
-        rgb: buffer(rgb)?,
+        raw_rgb,
         disparity: arena.buffer(disparity)?,
         words: results.slice(0..words * 8)?.view()?,
         road: results.slice(words * 8..results.len())?.view()?,
@@ -560,14 +607,13 @@ fn host_memory(
     context: &Context,
     shape: &Shape,
     wanted: Wanted,
-    images: usize,
+    (images, colour): (usize, bool),
     pictures: bool,
     words: usize,
 ) -> Result<HostMemory, GpuError> {
     let area = shape.size.area();
     let bytes = |name, wanted: bool, n| wanted.then(|| Pinned::<u8>::new(context, name, n));
     let pixels = |name, wanted: bool| wanted.then(|| Pinned::<u16>::new(context, name, area));
-    let colour = pictures && shape.colour;
     let stored = shape.stored_disparity;
     let results = Pinned::<u8>::new(context, "results", words * 8 + size_of::<Road>())?;
     Ok(HostMemory {
@@ -579,7 +625,7 @@ fn host_memory(
         results,
         disparity: pixels("disparity", wanted.disparity && !stored).transpose()?,
         left: bytes("rectified image", pictures, area).transpose()?,
-        left_rgb: bytes("rectified colour", colour, 3 * area).transpose()?,
+        left_rgb: bytes("rectified colour", pictures && shape.colour, 3 * area).transpose()?,
     })
 }
 
@@ -590,7 +636,7 @@ fn pack<T: Copy>(image: &Image<T>, to: &mut [T]) {
     }
 }
 
-fn unpack<T: Copy>(from: &[T], image: &mut Image<T>) {
+pub(super) fn unpack<T: Copy>(from: &[T], image: &mut Image<T>) {
     let width = image.width().max(1);
     for (row, from) in image.rows_mut().zip(from.chunks_exact(width)) {
         row.copy_from_slice(from);

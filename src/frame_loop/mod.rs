@@ -9,7 +9,7 @@
 //!
 //! What computes is a [`Chain`] that [`Parts`] puts together: the stereo chain's backend, then the
 //! mono chain's ([`CpuMono`], on a GPU perhaps `CudaMono`), and behind both the forest
-//! ([`CpuLabels`]), which reads what the stereo chain gave.
+//! ([`CpuLabels`], on a GPU perhaps `CudaLabels`), which reads what the stereo chain gave.
 //! Egomotion and foreground are one unit, so that there is never the one without the other. A
 //! frame without a usable mono picture passes that unit by, under the gap that its set names.
 //!
@@ -36,6 +36,8 @@ mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 #[cfg(feature = "cuda")]
+mod cuda_labels;
+#[cfg(feature = "cuda")]
 mod cuda_mono;
 mod fault;
 mod labels;
@@ -53,7 +55,9 @@ pub use clock::{Clock, MockClock, MonotonicClock};
 pub use config::{BackendChoice, Budgets, LoopConfig, LoopConfigError};
 pub use cpu::{ChainError, CpuBackend, Shape};
 #[cfg(feature = "cuda")]
-pub use cuda::{CudaBackend, Wanted};
+pub use cuda::{CudaBackend, LeftImage, Wanted};
+#[cfg(feature = "cuda")]
+pub use cuda_labels::CudaLabels;
 #[cfg(feature = "cuda")]
 pub use cuda_mono::CudaMono;
 pub use fault::HangConfig;

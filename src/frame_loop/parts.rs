@@ -95,11 +95,19 @@ impl<'a> Parts<'a> {
         context: &crate::cuda::Context,
         config: &Config,
     ) -> Result<(impl Backend + use<>, Slot), ChainError> {
-        use super::{CudaBackend, CudaMono, Wanted};
+        use super::{CudaBackend, CudaLabels, CudaMono, LeftImage, Wanted};
+        let wanted = Wanted {
+            left: match &self.labels {
+                Some(labels) if config.cuda.labels && labels.reads_colour() => LeftImage::Colour,
+                Some(_) if config.cuda.labels => LeftImage::Grey,
+                _ => LeftImage::None,
+            },
+            ..Wanted::ALL
+        };
         self.assemble(
             config,
             |rectification, shape| {
-                let backend = CudaBackend::new(context, config, rectification, shape, Wanted::ALL)?;
+                let backend = CudaBackend::new(context, config, rectification, shape, wanted)?;
                 let slot = backend.slot();
                 Ok((backend, slot))
             },
@@ -110,7 +118,14 @@ impl<'a> Parts<'a> {
                     Box::new(CpuMono::new(config, shape)?)
                 })
             },
-            |shape, _| CpuLabels::new(config, shape),
+            |shape, street| -> Result<Box<dyn Backend>, ChainError> {
+                Ok(match street {
+                    Some(street) if config.cuda.labels => {
+                        Box::new(CudaLabels::new(context, config, shape, street)?)
+                    }
+                    _ => Box::new(CpuLabels::new(config, shape)?),
+                })
+            },
         )
     }
 
