@@ -1,9 +1,6 @@
 //! Live cameras through the loop: source → slot → stages → result → sinks, one segment without
 //! an end.
-use std::{
-    path::PathBuf,
-    sync::{Arc, atomic::AtomicBool},
-};
+use std::{path::PathBuf, sync::atomic::AtomicBool};
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +16,6 @@ use crate::{
     service::Patience,
     sink::{Announced, Sink},
     source::{LiveShape, LiveSource, SourceError},
-    stage::{forest::Forest, logo::Templates},
 };
 
 /// `[live]`: how `roadloop run` runs.
@@ -154,17 +150,11 @@ impl Live {
         self
     }
 
-    /// Looks for these logos.
+    /// Looks for these logos, and labels the left images with this forest; without a stereo camera
+    /// nothing is labelled.
     #[must_use]
-    pub fn with_logos(mut self, logos: Option<Arc<Templates>>) -> Self {
-        self.models.logos = logos;
-        self
-    }
-
-    /// Labels the left images with this forest; nothing without a stereo camera.
-    #[must_use]
-    pub fn with_forest(mut self, forest: Option<Arc<Forest>>) -> Self {
-        self.models.forest = forest;
+    pub fn with_models(mut self, models: Models) -> Self {
+        self.models = models;
         self
     }
 

@@ -110,10 +110,17 @@ impl<'a> Replay<'a> {
         self
     }
 
+    /// Looks for these logos and labels with this forest, each where it is there.
+    #[must_use]
+    pub fn with_models(mut self, models: Models) -> Self {
+        self.models = models;
+        self
+    }
+
     /// Begins with the background that an earlier run has learnt ([`Replay::run_on`] gives it).
     #[must_use]
-    pub fn with_background(mut self, snapshot: Vec<u8>) -> Self {
-        self.background = Some(snapshot);
+    pub fn with_background(mut self, snapshot: Option<Vec<u8>>) -> Self {
+        self.background = snapshot;
         self
     }
 

@@ -18,8 +18,8 @@ use roadloop::{
         Camera, FrameId, FrameResult, FrameSet, Gap, Image, Mask, Rgb, Size, StereoFrame, Timestamp,
     },
     frame_loop::{
-        Backend, ChainError, CpuBackend, CpuMono, CudaBackend, FrameLoop, MonotonicClock, Pace,
-        Shape, Slot, Wanted,
+        Backend, ChainError, CpuBackend, CudaBackend, FrameLoop, MonotonicClock, Pace, Shape, Slot,
+        Wanted,
     },
     picture::grey_of,
     replay::Replay,
@@ -37,6 +37,7 @@ gpu_tests![
     every_shape_gives_the_same_results,
     a_thousand_runs_of_a_frame_give_one_digest,
     two_runs_of_a_drive_give_one_digest,
+    what_is_known_of_the_road_goes_from_backend_to_backend,
     the_loop_allocates_nothing,
     memory_over_the_limit_is_refused_before_the_first_frame,
     stages_take_their_time,
@@ -144,9 +145,13 @@ impl Sink for Digesting {
 }
 
 fn go<B: Backend>(mut backend: B, slot: Slot, source: &mut Frames, sink: &mut impl Sink) {
+    go_on(&mut backend, slot, source, sink);
+}
+
+fn go_on(backend: &mut impl Backend, slot: Slot, source: &mut Frames, sink: &mut impl Sink) {
     let config = Config::default();
     FrameLoop::new(
-        &mut backend,
+        backend,
         &MonotonicClock,
         slot,
         &config.frame_loop,
@@ -318,6 +323,71 @@ fn a_drive_has_one_digest() {
                 "{preset:?}, stored {stored}"
             );
         }
+    }
+}
+
+fn what_is_known_of_the_road_goes_from_backend_to_backend() {
+    let size = Size::new(323, 211);
+    let (camera, mut sets) = street(size, 6);
+    let (context, _) = setup();
+    // Nothing to be seen, and another road than before: held, and pending.
+    sets[2] = StereoFrame::new(size);
+    for set in &mut sets[4..] {
+        set.left = Image::from_fn(size.width, size.height, |x, y| {
+            set.left.get((x + y / 20).min(size.width - 1), y)
+        });
+    }
+    let sets: Vec<StereoFrame> = without(&sets, false, false);
+    let rectification = straight(camera, size);
+    let shape = Shape {
+        size,
+        colour: false,
+        stored_disparity: false,
+        mask: None,
+    };
+    for fixed in [false, true] {
+        let mut config = Config::default();
+        config.stereo.disparities = 64;
+        if fixed {
+            let (slope, horizon_row) = (0.2, 90.0);
+            config.road.fixed = Some(road::Fixed { slope, horizon_row });
+        }
+        let on_cpu = || CpuBackend::new(&config, &rectification, &shape).unwrap();
+        let on_gpu =
+            || CudaBackend::new(&context, &config, &rectification, &shape, Wanted::ALL).unwrap();
+        let saved = |backend: &dyn Backend| {
+            let mut state = Vec::new();
+            assert!(backend.save(&mut state));
+            state
+        };
+        for first in 0..sets.len() {
+            let what = format!("fixed {fixed}, from frame {first}");
+            let (mut cpu, mut gpu, mut fresh) = (on_cpu(), on_gpu(), on_gpu());
+            if first > 0 {
+                let before = || Frames::new(&sets[..first], 1);
+                let (slot, nowhere) = (cpu.slot(), &mut Digesting::default());
+                go_on(&mut cpu, slot, &mut before(), nowhere);
+                let slot = gpu.slot();
+                go_on(&mut gpu, slot, &mut before(), nowhere);
+            }
+            let state = saved(&cpu);
+            assert_eq!(saved(&gpu), state, "{what}");
+            fresh.load(&state).unwrap();
+            assert_eq!(saved(&fresh), state, "{what}");
+            let mut sinks: [Digesting; 3] = Default::default();
+            let after = || Frames::new(&sets[first..], 1);
+            let slot = cpu.slot();
+            go(cpu, slot, &mut after(), &mut sinks[0]);
+            for (gpu, sink) in [gpu, fresh].into_iter().zip(&mut sinks[1..]) {
+                let slot = gpu.slot();
+                go(gpu, slot, &mut after(), sink);
+            }
+            assert_eq!(sinks[1].each, sinks[0].each, "{what}");
+            assert_eq!(sinks[2].each, sinks[0].each, "{what}, loaded");
+        }
+        let state = saved(&on_cpu());
+        let refused = |backend: &mut dyn Backend| backend.load(&state[..7]).unwrap_err();
+        assert_eq!(refused(&mut on_gpu()), refused(&mut on_cpu()));
     }
 }
 

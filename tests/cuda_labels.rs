@@ -23,9 +23,10 @@ use roadloop::{
         StereoFrame, Timestamp,
     },
     frame_loop::{
-        Backend, ChainError, CudaBackend, CudaLabels, FrameLoop, LabelShape, Models,
-        MonotonicClock, Pace, Parts, Shape, Slot, Wanted,
+        Backend, ChainError, CudaBackend, CudaLabels, FrameLoop, LabelShape, MockClock, Models,
+        Monitor, MonotonicClock, Pace, Parts, Shape, Slot, Wanted,
     },
+    live::Live,
     picture::grey_of,
     replay::Replay,
     sink::{
@@ -33,7 +34,8 @@ use roadloop::{
         digest::{Digest, Part},
     },
     source::{
-        Drive, DriveOptions, Next, Source,
+        Drive, DriveOptions, FaultConfig, FaultInjector, LiveSource as _, Next, Source,
+        SyntheticCameras, SyntheticConfig,
         synth::{Motion, Options, Street, write::write_drive},
     },
     stage::forest::{Colour, Forest, Norm, street as street_forest},
@@ -43,6 +45,7 @@ gpu_tests![
     a_drive_has_one_digest,
     every_kind_of_drive_gives_the_same_labels,
     frames_without_stereo_pictures_leave_no_trace,
+    a_live_loop_has_one_digest,
     the_loop_allocates_nothing,
     memory_over_the_limit_is_refused_before_the_first_frame,
     a_chain_that_keeps_no_picture_is_refused,
@@ -50,6 +53,13 @@ gpu_tests![
 ];
 
 const SIZE: Size = Size::new(203, 131);
+
+fn models() -> Models {
+    Models {
+        logos: None,
+        forest: Some(shipped()),
+    }
+}
 
 fn config() -> Config {
     let mut config = Config::default();
@@ -386,6 +396,54 @@ fn frames_without_stereo_pictures_leave_no_trace() {
         .map(|r| r.labels.as_ref().unwrap().state);
     let skipped: Vec<bool> = states.map(|s| s == LabelState::Skipped).collect();
     assert_eq!(skipped, [false, true, false, false, true, false]);
+}
+
+/// Labels and the mono chain beside the street, as `roadloop run` has them.
+fn a_live_loop_has_one_digest() {
+    let (context, _) = setup();
+    let mut config = config();
+    config.foreground.enabled = Some(true);
+    config.foreground.warm_up_frames = 3;
+    let street = SyntheticConfig {
+        width: SIZE.width,
+        height: SIZE.height,
+        frames: 4,
+        colour: true,
+        ..SyntheticConfig::default()
+    };
+    let end = FaultConfig {
+        end_after: 12,
+        ..FaultConfig::default()
+    };
+    let run = |on_gpu: Option<bool>| {
+        // Nothing takes time by it, so that nothing is ever late.
+        let clock = &MockClock::at(Timestamp(1_000_000_000));
+        let cameras = SyntheticCameras::new(&street, 10.0, clock).unwrap();
+        let live = Live::new(cameras.shape(), cameras.rig())
+            .unwrap()
+            .with_models(models());
+        let mut source = FaultInjector::new(cameras, &end, clock);
+        let (monitor, stop) = (Monitor::default(), AtomicBool::new(false));
+        let (source, monitor, stop) = (&mut source, &monitor, &stop);
+        let mut kept = Kept::default();
+        match on_gpu {
+            None => live.run(&config, clock, source, &mut kept, monitor, stop),
+            Some(all) => {
+                let mut config = config.clone();
+                (config.cuda.mono, config.cuda.labels) = (all, all);
+                live.run_on(&config, clock, source, &mut kept, monitor, stop, |parts| {
+                    parts.on_cuda(&context, &config)
+                })
+            }
+        }
+        .unwrap();
+        kept
+    };
+    let expected = run(None);
+    assert_eq!(expected.results.len(), 12);
+    for all in [false, true] {
+        assert_same(&run(Some(all)), &expected, &format!("live, all {all}"));
+    }
 }
 
 struct Counts(Vec<u64>);

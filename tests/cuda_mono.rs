@@ -7,7 +7,10 @@ mod gpu;
 #[path = "common/heap.rs"]
 mod heap;
 
-use std::sync::{Arc, OnceLock, atomic::AtomicBool};
+use std::{
+    path::Path,
+    sync::{Arc, OnceLock, atomic::AtomicBool},
+};
 
 use gpu::setup;
 use heap::allocations;
@@ -25,14 +28,24 @@ use roadloop::{
     },
     frame_loop::{
         Backend, BackendError, Chain, ChainError, CpuBackend, CpuMono, CudaBackend, CudaMono,
-        FrameLoop, Laps, MonoShape, MonotonicClock, Pace, Shape, Slot, Unit, Wanted,
+        FrameLoop, Laps, MonoShape, MonotonicClock, Pace, Parts, Shape, Slot, Unit, Wanted,
     },
     maths::random::hash,
     picture::{self, Picture},
     replay::Replay,
-    sink::{Sink, SinkError, View, digest::Digest},
-    source::{Drive, DriveOptions, Next, Source},
-    stage::logo::{BuildOptions, Params, Templates},
+    sink::{
+        Announced, Full, Sink, SinkError, View,
+        digest::{Digest, Hash},
+        recorder::{About, Recorder},
+    },
+    source::{
+        Drive, DriveOptions, Next, Source,
+        synth::{Motion, Options, write::write_drive},
+    },
+    stage::{
+        forest::{Forest, street},
+        logo::{BuildOptions, Params, Templates},
+    },
 };
 
 gpu_tests![
@@ -44,6 +57,8 @@ gpu_tests![
     what_the_kernels_do_not_do_is_done_on_the_cpu,
     the_left_picture_stands_in,
     a_background_goes_from_backend_to_backend,
+    what_was_learnt_goes_from_backend_to_backend,
+    each_file_of_a_recording_stands_alone,
     the_loop_allocates_nothing,
     memory_over_the_limit_is_refused_before_the_first_frame,
     small_mono; always: the_scenes_show_what_they_are_for, what_is_compared_can_be_computed
@@ -288,11 +303,16 @@ impl<B: Backend> Backend for Pressed<B> {
 struct Kept {
     results: Vec<FrameResult>,
     digest: Digest,
+    /// Of each frame alone.
+    each: Vec<Hash>,
 }
 
 impl Sink for Kept {
     fn frame(&mut self, _view: View<'_>, result: &FrameResult) -> Result<(), SinkError> {
         self.digest.frame(result)?;
+        let mut one = Digest::new();
+        one.frame(result)?;
+        self.each.push(one.digests().whole);
         let mut result = result.clone();
         result.timing = Default::default();
         self.results.push(result);
@@ -581,6 +601,156 @@ fn a_background_goes_from_backend_to_backend() {
         let expected = go(&mut other, furnished(&shape), &source);
         let found = go(&mut fresh, furnished(&shape), &source);
         assert_same(&found, &expected, "after a damaged one");
+    }
+}
+
+/// The frames from `first` on.
+fn rest(source: &Frames, first: usize) -> Frames {
+    Frames::new(source.sets[first..].to_vec())
+}
+
+fn saved(backend: &impl Backend) -> Vec<u8> {
+    let mut state = vec![7];
+    assert!(backend.save(&mut state));
+    assert_eq!(state.remove(0), 7);
+    state
+}
+
+/// Wherever a recording's file begins: in the middle of a motion, of a warm-up, of tracks.
+fn what_was_learnt_goes_from_backend_to_backend() {
+    let (context, _) = setup();
+    let config = config();
+    for kind in KINDS {
+        let shape = shape(kind, SIZE);
+        let all = Frames::mono(SIZE, kind, FRAMES);
+        let mut states = Vec::new();
+        for first in [0, 2, 14, 18, 28, 31, 40] {
+            let what = format!("{kind:?} from frame {first}");
+            let before = Frames::new(all.sets[..first.max(1)].to_vec());
+            let mut cpu = CpuMono::new(&config, &shape).unwrap();
+            let mut gpu = CudaMono::new(&context, &config, &shape).unwrap();
+            if first > 0 {
+                go(&mut cpu, furnished(&shape), &before);
+                go(&mut gpu, furnished(&shape), &before);
+            }
+            let state = saved(&cpu);
+            assert!(saved(&gpu) == state, "{what}: state");
+            let after = rest(&all, first);
+            let expected = go(&mut cpu, furnished(&shape), &after);
+            let found = go(&mut gpu, furnished(&shape), &after);
+            assert_same(&found, &expected, &what);
+            // What has run already takes it up too.
+            let mut fresh = CudaMono::new(&context, &config, &shape).unwrap();
+            for gpu in [&mut gpu, &mut fresh] {
+                gpu.load(&state).unwrap();
+                assert!(saved(gpu) == state, "{what}: loaded");
+                let found = go(gpu, furnished(&shape), &after);
+                assert_same(&found, &expected, &what);
+            }
+            states.push(state);
+        }
+        // Half of one is refused as on the CPU, and the backend goes on.
+        let mut cpu = CpuMono::new(&config, &shape).unwrap();
+        let mut gpu = CudaMono::new(&context, &config, &shape).unwrap();
+        for length in [3, 40, 9000, states[3].len() / 2] {
+            let short = &states[3][..length];
+            let refused = |backend: &mut dyn Backend| backend.load(short).unwrap_err();
+            assert_eq!(refused(&mut gpu), refused(&mut cpu));
+        }
+        let source = rest(&all, 20);
+        let expected = go(&mut cpu, furnished(&shape), &source);
+        let found = go(&mut gpu, furnished(&shape), &source);
+        assert_same(&found, &expected, "after a refusal");
+    }
+}
+
+/// Results in a recording, too.
+struct Recorded(Kept, Recorder);
+
+impl Sink for Recorded {
+    fn begin(&mut self, announced: &Announced<'_>) -> Result<(), SinkError> {
+        self.1.begin(announced)
+    }
+
+    fn state_room(&mut self, next: FrameId) -> Option<&mut Vec<u8>> {
+        self.1.state_room(next)
+    }
+
+    fn frame(&mut self, view: View<'_>, result: &FrameResult) -> Result<(), SinkError> {
+        self.0.frame(view, result)?;
+        self.1.frame(view, result)
+    }
+
+    fn gap(&mut self, id: FrameId, gap: Gap) -> Result<(), SinkError> {
+        self.0.gap(id, gap)
+    }
+}
+
+/// A drive recorded on one backend, its files replayed on both.
+fn each_file_of_a_recording_stands_alone() {
+    let (context, _) = setup();
+    let tmp = tempfile::tempdir().unwrap();
+    let folder = tmp.path().join("drive");
+    let options = Options {
+        frames: 24,
+        seed: 3,
+        size: Size::new(203, 97),
+        motion: Motion::Mixed,
+    };
+    write_drive(&options, &folder, &mut |_, _| {}).unwrap();
+    let mut config = Config::default();
+    config.foreground.enabled = Some(true);
+    config.foreground.warm_up_frames = 4;
+    (config.cuda.mono, config.cuda.labels) = (true, true);
+    config.forest.step = 4;
+    config.record.rotate_s = 1;
+    let forest = Arc::new(street().unwrap());
+    let mut files = Vec::new();
+    for on_gpu in [false, true] {
+        let to = tmp.path().join(format!("recorded {on_gpu}"));
+        let recorder = Recorder::create(&to, &config.record, About::default(), Full::Wait).unwrap();
+        let mut sink = Recorded(Kept::default(), recorder);
+        through(&context, &config, &forest, &folder, on_gpu, &mut sink);
+        assert_eq!(sink.1.finish().files, 3);
+        let mut names: Vec<_> = std::fs::read_dir(&to)
+            .unwrap()
+            .map(|e| e.unwrap().path())
+            .collect();
+        names.sort();
+        files.push((sink.0, names));
+    }
+    let (expected, _) = &files[0];
+    assert_same(&files[1].0, expected, "recorded");
+    for (_, names) in &files {
+        for (n, name) in names.iter().enumerate() {
+            for on_gpu in [false, true] {
+                let mut alone = Kept::default();
+                through(&context, &config, &forest, name, on_gpu, &mut alone);
+                let part = 10 * n..(10 * n + 10).min(24);
+                assert_eq!(alone.each, expected.each[part], "file {n}, GPU {on_gpu}");
+            }
+        }
+    }
+}
+
+fn through(
+    context: &Context,
+    config: &Config,
+    forest: &Arc<Forest>,
+    path: &Path,
+    on_gpu: bool,
+    sink: &mut impl Sink,
+) {
+    let drive = Drive::open(path, &DriveOptions::default()).unwrap();
+    let replay = Replay::new(&drive).unwrap().with_forest(forest.clone());
+    let (pace, clock, stop) = (Pace::Max, &MonotonicClock, AtomicBool::new(false));
+    if on_gpu {
+        let make = |parts: &Parts<'_>| parts.on_cuda(context, config);
+        replay
+            .run_on(config, pace, clock, sink, &stop, make)
+            .unwrap();
+    } else {
+        replay.run(config, pace, clock, sink, &stop).unwrap();
     }
 }
 

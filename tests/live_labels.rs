@@ -8,7 +8,7 @@ use std::{
 use roadloop::{
     config::Config,
     frame::{FrameId, FrameResult, Gap, LabelState, PixelKind, Size, Timestamp},
-    frame_loop::{MockClock, Monitor, MonotonicClock, Pace},
+    frame_loop::{MockClock, Models, Monitor, MonotonicClock, Pace},
     live::Live,
     replay::Replay,
     sink::{
@@ -28,6 +28,13 @@ const SIZE: Size = Size::new(203, 97);
 
 fn forest() -> Arc<Forest> {
     Arc::new(street().unwrap())
+}
+
+fn models() -> Models {
+    Models {
+        logos: None,
+        forest: Some(forest()),
+    }
 }
 
 fn config() -> Config {
@@ -105,7 +112,7 @@ fn live(config: &Config, colour: bool, to: &Path) -> Kept {
     };
     let live = Live::new(cameras.shape(), cameras.rig())
         .unwrap()
-        .with_forest(Some(forest()));
+        .with_models(models());
     let mut source = FaultInjector::new(cameras, &end, clock);
     let recorder = Recorder::create(to, &config.record, About::default(), Full::Wait).unwrap();
     let mut sink = Kept {
@@ -173,7 +180,7 @@ fn a_mono_camera_alone_is_not_labelled() {
         stereo: None,
         mono: Some((PixelKind::Grey8, SIZE)),
     };
-    let live = Live::new(shape, None).unwrap().with_forest(Some(forest()));
+    let live = Live::new(shape, None).unwrap().with_models(models());
     let mut config = config();
     assert!(!live.is_idle(&config));
     config.foreground.enabled = Some(false);

@@ -18,7 +18,7 @@ use crate::{
     config::{Config, ConfigError, Preset},
     files,
     frame::{FrameId, FrameResult, Gap},
-    frame_loop::{Pace, StageId},
+    frame_loop::{Models, Pace, StageId},
     replay::{Replay, ReplayError},
     sink::{
         Announced, FolderOptions, Full, ReplayFolder, Save, SaveSet, Sink, SinkError, View,
@@ -212,21 +212,19 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
     )?;
     settle(args, &mut config, &drive)?;
     check_inputs(args, &config, &drive)?;
-    let mut replay = Replay::new(&drive)?;
-    let mut config_hash = config.hash();
+    let mut models = Models::default();
     if let Some(path) = &config.logo.templates {
         let templates = Templates::read(path).map_err(|e| Failure::from(e).of("logo.templates"))?;
-        config_hash = with(config_hash, &templates.to_bytes());
-        replay = replay.with_logos(Arc::new(templates));
+        models.logos = Some(Arc::new(templates));
     }
     if let Some(forest) = forest(args, &config)? {
-        config_hash = with(config_hash, &forest.digest().to_le_bytes());
-        replay = replay.with_forest(Arc::new(forest));
+        models.forest = Some(Arc::new(forest));
     }
-    if let Some(snapshot) = background(&config)? {
-        config_hash = with(config_hash, &snapshot);
-        replay = replay.with_background(snapshot);
-    }
+    let background = background(&config)?;
+    let config_hash = hash_with(&config, &models, background.as_deref());
+    let replay = Replay::new(&drive)?
+        .with_models(models)
+        .with_background(background);
     let options = FolderOptions {
         save: args.save,
         force: args.force,
@@ -238,7 +236,7 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
             backend: computer.name().into(),
             preset: config.preset.name().into(),
             version: env!("CARGO_PKG_VERSION").into(),
-            config_hash: format!("{config_hash:016x}"),
+            config_hash,
             calib_hash: format!("{:016x}", replay.calib_hash()),
             drive: match &args.frames {
                 Some(_) => format!("{}, {}", args.drive.display(), places(&drive)),
@@ -388,11 +386,24 @@ fn budgets(config: &Config) -> BTreeMap<String, u64> {
     stages.into_iter().chain([frame]).collect()
 }
 
-/// A hash and what else decides of results.
-fn with(hash: u64, bytes: &[u8]) -> u64 {
-    let mut both = hash.to_le_bytes().to_vec();
-    both.extend(Hash::of(bytes).0.to_le_bytes());
-    Hash::of(&both).0
+/// The hash of a configuration and of what else decides of results, as results state it.
+pub(super) fn hash_with(config: &Config, models: &Models, background: Option<&[u8]>) -> String {
+    let with = |hash: u64, bytes: &[u8]| {
+        let mut both = hash.to_le_bytes().to_vec();
+        both.extend(Hash::of(bytes).0.to_le_bytes());
+        Hash::of(&both).0
+    };
+    let mut hash = config.hash();
+    if let Some(logos) = &models.logos {
+        hash = with(hash, &logos.to_bytes());
+    }
+    if let Some(forest) = &models.forest {
+        hash = with(hash, &forest.digest().to_le_bytes());
+    }
+    if let Some(background) = background {
+        hash = with(hash, background);
+    }
+    format!("{hash:016x}")
 }
 
 /// Results must not go where input comes from, nor need more memory than is reasonable.

@@ -12,12 +12,12 @@ use std::{
 use super::{
     Failure,
     computer::Computer,
-    replay::{background, configuration, configured_forest, tell_recorded},
+    replay::{background, configuration, configured_forest, hash_with, tell_recorded},
 };
 use crate::{
     calib::Rig,
     config::Config,
-    frame_loop::{Clock as _, Monitor, MonotonicClock},
+    frame_loop::{Clock as _, Models, Monitor, MonotonicClock},
     live::{Live, LiveError},
     realtime::{Realtime, RealtimeError},
     service::{Asked, Attendant, Device, Lifeline, Notifier, Watched, signals},
@@ -198,10 +198,10 @@ fn attend(
     if let Some((size, _)) = shape.stereo {
         config.check_size(size).map_err(Failure::config)?;
     }
-    let templates = match &config.logo.templates {
-        Some(path) => Some(Arc::new(Templates::read(path)?)),
-        None => None,
-    };
+    let mut models = Models::default();
+    if let Some(path) = &config.logo.templates {
+        models.logos = Some(Arc::new(Templates::read(path)?));
+    }
     // Cameras give what they are asked for; nothing is cut off or averaged on the way.
     if config.input.changes_geometry() {
         return Err(Failure::config(
@@ -213,15 +213,16 @@ fn attend(
         Some((size, _)) => mask_of(&config.input, size)?,
         None => None,
     };
-    let forest = configured_forest(config)?.map(Arc::new);
-    if forest.is_some() && shape.stereo.is_none() {
+    models.forest = configured_forest(config)?.map(Arc::new);
+    if models.forest.is_some() && shape.stereo.is_none() {
         log::warn!("a mono camera alone: nothing is labelled, that needs stereo pictures");
     }
+    let background = background(config)?;
+    let config_hash = hash_with(config, &models, background.as_deref());
     let live = Live::new(shape, rig(config, &source)?)?
         .with_mask(mask)
-        .with_logos(templates)
-        .with_forest(forest)
-        .with_background(background(config)?);
+        .with_models(models)
+        .with_background(background);
     if live.is_idle(config) {
         return Err(Failure::config(
             "foreground.enabled is false and logo.templates is not set: there is nothing to \
@@ -242,7 +243,7 @@ fn attend(
     if let Some(folder) = &service.record {
         let about = About {
             config: config.to_toml(),
-            config_hash: format!("{:016x}", config.hash()),
+            config_hash,
             backend: computer.name().into(),
             ..About::default()
         };

@@ -91,6 +91,8 @@ pub trait Backend {
 
 /// The saved states of a backend: one section a stage, of a name, a length and bytes.
 pub(super) mod sections {
+    use std::convert::Infallible;
+
     use super::{StageId, StateError};
     use crate::stage::{
         Stage,
@@ -99,23 +101,45 @@ pub(super) mod sections {
 
     /// Appends the section of a stage.
     pub fn save(to: &mut Vec<u8>, stage: StageId, plan: &impl Stage) {
+        let Ok(()) = write::<Infallible>(to, stage, |to| {
+            plan.save(to);
+            Ok(())
+        });
+    }
+
+    /// Appends a section with what `f` writes; what there is of it stays when that fails.
+    pub fn write<E>(
+        to: &mut Vec<u8>,
+        stage: StageId,
+        f: impl FnOnce(&mut StateWriter<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let name = stage.name();
         to.push(name.len() as u8);
         to.extend_from_slice(name.as_bytes());
         let at = to.len();
         to.extend_from_slice(&[0; 4]);
-        plan.save(&mut StateWriter(to));
+        f(&mut StateWriter(to))?;
         let length = (to.len() - at - 4) as u32;
         to[at..at + 4].copy_from_slice(&length.to_le_bytes());
+        Ok(())
     }
 
     /// Loads the section of a stage; a stage that has none there stays as it is.
     pub fn load(state: &[u8], stage: StageId, plan: &mut impl Stage) -> Result<(), StateError> {
+        read(state, stage, |from| plan.load(from))
+    }
+
+    /// Has `f` read the section of a stage, where there is one.
+    pub fn read(
+        state: &[u8],
+        stage: StageId,
+        f: impl FnOnce(&mut StateReader<'_>) -> Result<(), StateError>,
+    ) -> Result<(), StateError> {
         let name = stage.name();
         for section in sections(state) {
             let (found, bytes) = section?;
             if found == name.as_bytes() {
-                return plan.load(&mut StateReader::new(name, bytes));
+                return f(&mut StateReader::new(name, bytes));
             }
         }
         Ok(())

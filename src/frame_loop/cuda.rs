@@ -17,13 +17,14 @@ use crate::{
     stage::{
         rectify::{self, Rectified},
         road::{self, cuda::Road},
+        state::StateError,
         stereo, stixel,
     },
 };
 
 use super::{
-    Backend, BackendError, ChainError, Laps, Shape, Slot, StageId, Unit, cpu::invalidate,
-    slot::StreetSlot,
+    Backend, BackendError, ChainError, Laps, Shape, Slot, StageId, Unit, backend::sections,
+    cpu::invalidate, slot::StreetSlot,
 };
 
 /// What comes back to the host besides road and stixels.
@@ -74,6 +75,8 @@ impl Wanted {
 pub struct CudaBackend {
     graph: GraphExec,
     stream: Stream,
+    /// What is known from earlier frames is there.
+    road: road::cuda::Plan,
     stixel: stixel::cuda::Plan,
     host: HostMemory,
     disparity: DeviceBuffer<u16>,
@@ -234,6 +237,7 @@ impl CudaBackend {
             capacity: stixel.output(),
             graph,
             stream,
+            road: stages.road,
             stixel,
             host,
             marks,
@@ -460,6 +464,23 @@ impl Backend for CudaBackend {
 
     fn withdraw(&mut self, _unit: usize, _slot: &mut Slot) {
         // No unit of this backend is optional.
+    }
+
+    /// As [`super::CpuBackend`]'s; some bytes come from the device.
+    fn save(&self, to: &mut Vec<u8>) -> bool {
+        let length = to.len();
+        let saved = sections::write(to, StageId::Road, |to| self.road.save(&self.stream, to));
+        if let Err(e) = &saved {
+            log::error!("what the stages have learnt stays on the device: {e}");
+            to.truncate(length);
+        }
+        saved.is_ok()
+    }
+
+    fn load(&mut self, state: &[u8]) -> Result<(), StateError> {
+        sections::read(state, StageId::Road, |from| {
+            self.road.load(&self.stream, from)
+        })
     }
 }
 

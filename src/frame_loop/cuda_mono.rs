@@ -25,11 +25,13 @@ use crate::{
                 matcher,
             },
         },
+        state::StateError,
     },
 };
 
 use super::{
     Backend, BackendError, ChainError, Laps, MonoShape, Slot, StageId, Unit,
+    backend::sections,
     mono::{LOGO, STILL, on_picture, pass_by, withdraw},
 };
 
@@ -99,6 +101,28 @@ impl CudaMono {
     /// Bytes of device memory that it holds.
     pub fn device_bytes(&self) -> u64 {
         self.device_bytes
+    }
+
+    fn save_all(&self, to: &mut Vec<u8>) -> Result<(), GpuError> {
+        if let Some(still) = &self.still {
+            sections::write(to, StageId::Egomotion, |to| {
+                still.egomotion.save(&still.stream, to)
+            })?;
+            sections::write(to, StageId::Foreground, |to| {
+                still.foreground.save(&still.stream, to)
+            })?;
+        }
+        match &self.logo {
+            Some(Logo::Device(marks)) => sections::write(to, StageId::Logo, |to| {
+                marks.follower.save(to);
+                Ok(())
+            }),
+            Some(Logo::Host(plan)) => {
+                sections::save(to, StageId::Logo, plan.as_ref());
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 
     fn compute(
@@ -184,15 +208,44 @@ impl Backend for CudaMono {
             .inspect_err(|e| log::error!("foreground.snapshot: {e}"))
             .ok()
     }
+
+    /// As [`super::CpuMono`]'s. The model of the background comes from the device: milliseconds,
+    /// for the one frame that a recording's next file begins with.
+    fn save(&self, to: &mut Vec<u8>) -> bool {
+        let length = to.len();
+        let saved = self.save_all(to);
+        if let Err(e) = &saved {
+            log::error!("what the stages have learnt stays on the device: {e}");
+            to.truncate(length);
+        }
+        saved.is_ok()
+    }
+
+    fn load(&mut self, state: &[u8]) -> Result<(), StateError> {
+        if let Some(still) = &self.still {
+            sections::read(state, StageId::Egomotion, |from| {
+                still.egomotion.load(&still.stream, from)
+            })?;
+            sections::read(state, StageId::Foreground, |from| {
+                still.foreground.load(&still.stream, from)
+            })?;
+        }
+        match &mut self.logo {
+            Some(Logo::Device(marks)) => {
+                sections::read(state, StageId::Logo, |from| marks.follower.load(from))
+            }
+            Some(Logo::Host(plan)) => sections::load(state, StageId::Logo, plan.as_mut()),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Egomotion, then foreground.
 struct Still {
     graph: GraphExec,
     stream: Stream,
+    egomotion: egomotion::cuda::Plan,
     foreground: foreground::cuda::Plan,
-    /// Alive for as long as the graph uses its memory; its state lies on the device.
-    _egomotion: egomotion::cuda::Plan,
     /// Not a number where the speed is not known.
     speed: Pinned<f32>,
     picture: Pinned<u8>,
@@ -264,8 +317,8 @@ impl Still {
             device_bytes: own_bytes + egomotion.device_bytes() + foreground.device_bytes(),
             graph,
             stream,
+            egomotion,
             foreground,
-            _egomotion: egomotion,
             speed: host_input.slice(0..4)?.view()?,
             picture: host_input.slice(HEAD..host_input.len())?,
             motion: host_output.slice(0..size_of::<Motion>())?.view()?,

@@ -31,9 +31,19 @@ pub enum StateError {
         /// Which quantity.
         what: &'static str,
     },
+    /// It could not be brought to the device that computes; the device is lost, or says why.
+    #[error("the state does not reach the device: {0}")]
+    Device(String),
     /// It is no state at all, or of another version of the program.
     #[error("no state of stages that this version knows: {0}")]
     Unknown(String),
+}
+
+#[cfg(feature = "cuda")]
+impl From<crate::cuda::GpuError> for StateError {
+    fn from(e: crate::cuda::GpuError) -> Self {
+        Self::Device(e.to_string())
+    }
 }
 
 /// Appends numbers to a state.

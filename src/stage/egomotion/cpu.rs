@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Goes up with every change of a saved state.
-const STATE: u8 = 1;
+pub(super) const STATE: u8 = 1;
 
 /// Points that a thread follows at a time.
 const BATCH: usize = 32;

@@ -2,8 +2,8 @@
 //! host; the frame before and what is known from earlier ones stay in device memory.
 use super::{
     Params, ParamsError, cpu,
-    pyramid::{self, MAX_LEVELS, PAD},
-    state::Rules,
+    pyramid::{self, MAX_LEVELS, PAD, Pyramid},
+    state::{Memory, Rules},
 };
 use crate::{
     cuda::{
@@ -11,8 +11,9 @@ use crate::{
         Module, Stream,
     },
     device_struct,
-    frame::{PixelKind, Size},
+    frame::{MotionState, PixelKind, Size},
     maths::homography::Ransac,
+    stage::state::{StateError, StateReader, StateWriter},
 };
 
 /// A tile of `ego_pyramid`, px.
@@ -105,8 +106,56 @@ device_struct! {
     }
 }
 
-/// Bytes of the kernel file's `EgoState`; all zero: nothing known yet.
-const STATE_BYTES: usize = 80;
+device_struct! {
+    /// As in the kernel file; all zero: nothing known yet.
+    #[derive(Debug, Default)]
+    struct EgoState {
+        state: u32,
+        frames: u32,
+        still: u32,
+        calm: u32,
+        driving: u32,
+        blind: u32,
+        creep: [i32; 2],
+        sway: [i32; 8],
+        parity: u32,
+        pad: u32,
+        best: u64,
+    }
+}
+
+impl EgoState {
+    fn memory(self) -> Memory {
+        let state = MotionState::ALL.get(self.state as usize);
+        Memory {
+            state: state.copied().unwrap_or_default(),
+            frames: self.frames,
+            still: self.still,
+            calm: self.calm,
+            driving: self.driving,
+            blind: self.blind,
+            creep: self.creep,
+            sway: self.sway,
+        }
+    }
+
+    /// With the frame before in the first of the two pyramids.
+    fn of(memory: &Memory) -> Self {
+        let state = MotionState::ALL.iter().position(|&s| s == memory.state);
+        Self {
+            state: state.unwrap_or(0) as u32,
+            frames: memory.frames,
+            still: memory.still,
+            calm: memory.calm,
+            driving: memory.driving,
+            blind: memory.blind,
+            creep: memory.creep,
+            sway: memory.sway,
+            parity: 1,
+            ..Self::default()
+        }
+    }
+}
 
 /// Why there is no plan.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -119,19 +168,21 @@ pub enum PlanError {
     Gpu(#[from] GpuError),
 }
 
-type Build = Function<(EgoParams, DevicePtr<u8>, DevicePtr<u8>, DevicePtr<u64>)>;
-type Follow = Function<(EgoParams, DevicePtr<u8>, DevicePtr<u64>, DevicePtr<Track>)>;
-type Hypotheses = Function<(EgoParams, DevicePtr<Track>, DevicePtr<u64>)>;
+type State = DevicePtr<EgoState>;
+type Build = Function<(EgoParams, DevicePtr<u8>, DevicePtr<u8>, State)>;
+type Follow = Function<(EgoParams, DevicePtr<u8>, State, DevicePtr<Track>)>;
+type Hypotheses = Function<(EgoParams, DevicePtr<Track>, State)>;
 type Judge = Function<(
     EgoParams,
     DevicePtr<Track>,
     DevicePtr<f32>,
-    DevicePtr<u64>,
+    State,
     DevicePtr<Motion>,
 )>;
 
 /// The egomotion stage for frames of one kind and size.
 pub struct Plan {
+    kind: PixelKind,
     size: Size,
     input_bytes: usize,
     bytes: u64,
@@ -143,7 +194,7 @@ pub struct Plan {
     judge: Judge,
     pyramids: DeviceBuffer<u8>,
     tracks: DeviceBuffer<Track>,
-    state: DeviceBuffer<u64>,
+    state: DeviceBuffer<EgoState>,
 }
 
 impl Plan {
@@ -162,11 +213,12 @@ impl Plan {
         let mut layout = ArenaLayout::new();
         let pyramids = layout.reserve::<u8>("egomotion pyramids", 2 * params.bytes as usize);
         let tracks = layout.reserve::<Track>("egomotion tracks", reference.grid.cells());
-        let state = layout.reserve::<u64>("egomotion state", STATE_BYTES / 8);
+        let state = layout.reserve::<EgoState>("egomotion state", 1);
         let bytes = layout.bytes();
         let arena = Arena::new(context, "egomotion", layout)?;
         let module = Module::load(context, "egomotion")?;
         let plan = Self {
+            kind,
             size,
             input_bytes: size.area() * bytes_a_pixel(kind),
             bytes,
@@ -271,7 +323,60 @@ impl Plan {
     /// # Errors
     /// From the driver.
     pub fn reset(&self, stream: &Stream) -> Result<(), GpuError> {
-        stream.fill(&self.state, 0u64)
+        stream.fill(&self.state.view::<u32>()?, 0u32)
+    }
+
+    /// Appends what is known from earlier frames, the bytes of [`cpu::Plan`]; waits for the
+    /// stream.
+    ///
+    /// # Errors
+    /// From the driver.
+    pub fn save(&self, stream: &Stream, to: &mut StateWriter<'_>) -> Result<(), GpuError> {
+        let mut state = [EgoState::default()];
+        stream.download(&self.state, &mut state)?;
+        let [state] = state;
+        // The last frame's is not the next frame's.
+        let last = (1 - state.parity % 2) as usize * self.params.bytes as usize;
+        let first = &self.params.levels[0];
+        let at = last + first.origin as usize;
+        let stride = first.stride as usize;
+        let Size { width, height } = self.size;
+        let mut pixels = vec![0; stride * (height - 1) + width];
+        let level = self.pyramids.slice(at..at + pixels.len())?;
+        stream.download(&level, &mut pixels)?;
+        to.shape(cpu::STATE, Some(self.kind), self.size);
+        state.memory().save(to);
+        for row in pixels.chunks(stride) {
+            to.bytes(&row[..width]);
+        }
+        Ok(())
+    }
+
+    /// Takes up what a plan of the same shape and parameters has saved, on the CPU too; waits for
+    /// the stream.
+    ///
+    /// # Errors
+    /// Why the state is refused; nothing is known then.
+    pub fn load(&self, stream: &Stream, from: &mut StateReader<'_>) -> Result<(), StateError> {
+        self.reset(stream)?;
+        from.shape(cpu::STATE, Some(self.kind), self.size)?;
+        let memory = Memory::load(from)?;
+        let mut before = Pyramid::new(self.size);
+        before.load(from)?;
+        from.end()?;
+        let mut bytes = vec![0; self.params.bytes as usize];
+        for (to, level) in self.params.levels.iter().zip(&before.levels) {
+            let stride = to.stride as usize;
+            let start = to.origin as usize - PAD * (stride + 1);
+            // With the border, which the kernels have in the same width.
+            let rows = level.pixels().0.chunks_exact(level.stride);
+            for (row, to) in rows.zip(bytes[start..].chunks_mut(stride)) {
+                to[..row.len()].copy_from_slice(row);
+            }
+        }
+        stream.upload(&bytes, &self.pyramids.slice(0..bytes.len())?)?;
+        stream.upload(&[EgoState::of(&memory)], &self.state)?;
+        Ok(())
     }
 }
 

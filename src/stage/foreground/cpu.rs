@@ -371,10 +371,8 @@ impl Stage for Plan {
     }
 
     fn save(&self, to: &mut StateWriter<'_>) {
-        to.shape(STATE, Some(self.kind()), self.size);
-        to.u32(self.learnt);
-        to.f32(self.gain);
-        self.anchor.numbers().iter().for_each(|&v| to.f64(v));
+        let known = (self.learnt, self.gain, self.anchor.numbers());
+        write_state(to, self.kind(), self.size, known);
         let area = self.size.area();
         each_kind!(&self.state, (model, _buffer) => {
             for (block, n) in model.iter().zip(lanes(area)) {
@@ -394,35 +392,58 @@ impl Stage for Plan {
 
     fn load(&mut self, from: &mut StateReader<'_>) -> Result<(), StateError> {
         self.reset();
-        from.shape(STATE, Some(self.kind()), self.size)?;
-        let learnt = from.u32()?;
-        let gain = from.f32("gain")?;
-        let mut anchor = [0.0; 9];
-        for v in &mut anchor {
-            *v = from.f64("place")?;
-        }
-        let anchor = Anchor::of(anchor, self.size).ok_or(from.value("place"))?;
-        if gain <= 0.0 {
-            return Err(from.value("gain"));
-        }
-        let counts = from.bytes(self.size.area())?;
-        let modes: usize = counts.iter().map(|&n| usize::from(n)).sum();
-        let length = 2 + snapshot::channels(self.kind());
-        let numbers = from.bytes(2 * length * modes)?;
-        from.end()?;
-        let model = Model {
-            learnt,
-            counts: counts.into(),
-            numbers: (numbers.as_chunks().0.iter())
-                .map(|&b| u16::from_le_bytes(b))
-                .collect(),
-        };
-        snapshot::check(&self.params, self.kind(), self.size, &model)
-            .map_err(|_| from.value("model"))?;
+        let (model, gain, anchor) = read_state(from, &self.params, self.kind(), self.size)?;
         self.take_model(&model);
         (self.gain, self.anchor) = (gain, anchor);
         Ok(())
     }
+}
+
+/// The beginning of a saved state: all but the model.
+pub(super) fn write_state(
+    to: &mut StateWriter<'_>,
+    kind: PixelKind,
+    size: Size,
+    (learnt, gain, anchor): (u32, f32, [f64; 9]),
+) {
+    to.shape(STATE, Some(kind), size);
+    to.u32(learnt);
+    to.f32(gain);
+    anchor.iter().for_each(|&v| to.f64(v));
+}
+
+/// What a saved state holds, checked.
+pub(super) fn read_state<'a>(
+    from: &mut StateReader<'a>,
+    params: &Params,
+    kind: PixelKind,
+    size: Size,
+) -> Result<(Model<'a>, f32, Anchor), StateError> {
+    from.shape(STATE, Some(kind), size)?;
+    let learnt = from.u32()?;
+    let gain = from.f32("gain")?;
+    let mut anchor = [0.0; 9];
+    for v in &mut anchor {
+        *v = from.f64("place")?;
+    }
+    let anchor = Anchor::of(anchor, size).ok_or(from.value("place"))?;
+    if gain <= 0.0 {
+        return Err(from.value("gain"));
+    }
+    let counts = from.bytes(size.area())?;
+    let modes: usize = counts.iter().map(|&n| usize::from(n)).sum();
+    let length = 2 + snapshot::channels(kind);
+    let numbers = from.bytes(2 * length * modes)?;
+    from.end()?;
+    let model = Model {
+        learnt,
+        counts: counts.into(),
+        numbers: (numbers.as_chunks().0.iter())
+            .map(|&b| u16::from_le_bytes(b))
+            .collect(),
+    };
+    snapshot::check(params, kind, size, &model).map_err(|_| from.value("model"))?;
+    Ok((model, gain, anchor))
 }
 
 /// How many pixels each block of the model has.

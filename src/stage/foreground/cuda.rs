@@ -3,6 +3,7 @@
 use super::{
     MAX_MODES, Params, ParamsError, SnapshotError,
     anchor::Drift,
+    cpu::{read_state, write_state},
     gain,
     snapshot::{self, Model},
 };
@@ -13,6 +14,7 @@ use crate::{
     },
     device_struct,
     frame::{ForegroundState, PixelKind, Size},
+    stage::state::{StateError, StateReader, StateWriter},
 };
 
 /// Threads a block, as in the kernel files.
@@ -445,6 +447,12 @@ impl Plan {
     /// From the driver.
     pub fn snapshot(&self, stream: &Stream) -> Result<Vec<u8>, GpuError> {
         let learnt = self.read_state(stream)?.learnt;
+        let model = self.read_model(stream, learnt)?;
+        Ok(snapshot::encode(&self.host, self.kind, self.size, model))
+    }
+
+    /// Waits for the stream.
+    fn read_model(&self, stream: &Stream, learnt: u32) -> Result<Model<'static>, GpuError> {
         let plane = self.params.plane as usize;
         let mut counts = vec![0u8; plane];
         stream.download(&self.count, &mut counts)?;
@@ -459,19 +467,52 @@ impl Plan {
         let (weight, variance) = (read(&self.weight)?, read(&self.variance)?);
         let mean = read(&self.mean)?;
         let channels = snapshot::channels(self.kind);
-        let mut numbers = Vec::new();
+        let modes: usize = counts.iter().map(|&n| usize::from(n)).sum();
+        let mut numbers = Vec::with_capacity(modes * (2 + channels));
         for (i, &count) in counts.iter().enumerate() {
             for m in 0..usize::from(count) {
                 numbers.extend([weight[m * plane + i], variance[m * plane + i]]);
                 numbers.extend((0..channels).map(|c| mean[(m * channels + c) * plane + i]));
             }
         }
-        let model = Model {
+        Ok(Model {
             learnt,
             counts: counts.into(),
             numbers,
+        })
+    }
+
+    /// Appends what is known from earlier frames, the bytes of [`super::cpu::Plan`]; waits for the
+    /// stream.
+    ///
+    /// # Errors
+    /// From the driver.
+    pub fn save(&self, stream: &Stream, to: &mut StateWriter<'_>) -> Result<(), GpuError> {
+        let state = self.read_state(stream)?;
+        let model = self.read_model(stream, state.learnt)?;
+        let known = (state.learnt, state.gain, state.anchor);
+        write_state(to, self.kind, self.size, known);
+        to.bytes(&model.counts);
+        model.numbers.iter().for_each(|&n| to.u16(n));
+        Ok(())
+    }
+
+    /// Takes up what a plan of the same shape and parameters has saved, on the CPU too; waits for
+    /// the stream.
+    ///
+    /// # Errors
+    /// Why the state is refused; nothing is known then.
+    pub fn load(&self, stream: &Stream, from: &mut StateReader<'_>) -> Result<(), StateError> {
+        self.reset(stream)?;
+        let (model, gain, anchor) = read_state(from, &self.host, self.kind, self.size)?;
+        let state = FgState {
+            anchor: anchor.numbers(),
+            gain,
+            learnt: model.learnt,
+            ..FgState::new(self.host.learning_rate)
         };
-        Ok(snapshot::encode(&self.host, self.kind, self.size, model))
+        self.take_model(stream, &model, state)?;
+        Ok(())
     }
 
     /// Takes the model of a snapshot, a CPU's too; waits for the stream.
@@ -481,6 +522,21 @@ impl Plan {
     pub fn restore(&mut self, stream: &Stream, bytes: &[u8]) -> Result<(), RestoreError> {
         self.reset(stream)?;
         let found = snapshot::decode(&self.host, self.kind, self.size, bytes)?;
+        let state = FgState {
+            learnt: found.learnt,
+            ..FgState::new(self.host.learning_rate)
+        };
+        self.take_model(stream, &found, state)?;
+        Ok(())
+    }
+
+    /// Takes numbers that have been checked.
+    fn take_model(
+        &self,
+        stream: &Stream,
+        found: &Model<'_>,
+        state: FgState,
+    ) -> Result<(), GpuError> {
         let plane = self.params.plane as usize;
         let channels = snapshot::channels(self.kind);
         let mut counts = found.counts.to_vec();
@@ -502,12 +558,7 @@ impl Plan {
         stream.upload(&weight, &self.weight)?;
         stream.upload(&variance, &self.variance)?;
         stream.upload(&mean, &self.mean)?;
-        let state = FgState {
-            learnt: found.learnt,
-            ..FgState::new(self.host.learning_rate)
-        };
-        stream.upload(&[state], &self.state)?;
-        Ok(())
+        stream.upload(&[state], &self.state)
     }
 
     /// The camera's gain since the model began; waits for the stream.

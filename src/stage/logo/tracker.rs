@@ -83,7 +83,7 @@ impl Tracker {
 
     /// Takes the tracks of a tracker of as many `templates`.
     pub fn load(&mut self, from: &mut StateReader<'_>, templates: usize) -> Result<(), StateError> {
-        let quad = |from: &mut StateReader<'_>| {
+        let quad = |from: &mut StateReader<'_>| -> Result<Quad, StateError> {
             let mut quad = Quad::default();
             for v in quad.iter_mut().flatten() {
                 *v = from.f64("corner")?;

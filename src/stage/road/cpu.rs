@@ -487,7 +487,7 @@ impl Stage for Plan {
 }
 
 /// Goes up with every change of a saved state.
-const STATE: u8 = 1;
+pub(super) const STATE: u8 = 1;
 
 #[cfg(test)]
 mod tests;

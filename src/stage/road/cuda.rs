@@ -1,6 +1,10 @@
 //! The road stage on the GPU (`kernels/road.cu`): three kernels, nothing of it on the host; what
 //! is known from earlier frames stays in device memory.
-use super::{Params, ParamsError, cpu};
+use super::{
+    Params, ParamsError, cpu,
+    geometry::Line,
+    track::{Tracked, Tracker},
+};
 use crate::{
     cuda::{
         Arena, ArenaLayout, Context, DeviceBuffer, DevicePtr, Function, GpuError, LaunchShape,
@@ -8,6 +12,7 @@ use crate::{
     },
     device_struct,
     frame::{self, Camera, Mask, RoadOrigin, Size},
+    stage::state::{StateError, StateReader, StateWriter},
 };
 
 /// Threads a block of `road_histogram`, `road_search` and `road_fit`.
@@ -125,8 +130,48 @@ device_struct! {
     }
 }
 
-/// Bytes of the kernel file's `TrackState`; all zero: nothing known yet.
-const STATE_BYTES: usize = 56;
+device_struct! {
+    /// As in the kernel file; all zero: nothing known yet.
+    #[derive(Debug, Default)]
+    struct TrackState {
+        slope: f64,
+        horizon: f64,
+        confidence: f64,
+        pending_slope: f64,
+        pending_horizon: f64,
+        tracked: u32,
+        blind: u32,
+        seen: u32,
+        pad: u32,
+    }
+}
+
+impl TrackState {
+    fn tell(self, tracker: &mut Tracker) {
+        let line = |slope, horizon| Line { slope, horizon };
+        tracker.state = (self.tracked != 0).then_some(Tracked {
+            line: line(self.slope, self.horizon),
+            confidence: self.confidence,
+            blind: self.blind,
+        });
+        let pending = line(self.pending_slope, self.pending_horizon);
+        tracker.pending = (self.seen != 0).then_some((pending, self.seen));
+    }
+
+    fn of(tracker: &Tracker) -> Self {
+        let mut state = Self::default();
+        if let Some(tracked) = &tracker.state {
+            (state.slope, state.horizon) = (tracked.line.slope, tracked.line.horizon);
+            (state.confidence, state.blind) = (tracked.confidence, tracked.blind);
+            state.tracked = 1;
+        }
+        if let Some((line, seen)) = &tracker.pending {
+            (state.pending_slope, state.pending_horizon) = (line.slope, line.horizon);
+            state.seen = *seen;
+        }
+        state
+    }
+}
 
 /// Why there is no plan.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -160,7 +205,7 @@ type Fit = Function<(
     DevicePtr<u64>,
     DevicePtr<u16>,
     DevicePtr<u32>,
-    DevicePtr<u8>,
+    DevicePtr<TrackState>,
     DevicePtr<Road>,
 )>;
 
@@ -168,6 +213,8 @@ type Fit = Function<(
 pub struct Plan {
     size: Size,
     bytes: u64,
+    /// As it is without anything known.
+    tracker: Tracker,
     work: Work,
 }
 
@@ -187,7 +234,7 @@ struct Measured {
     sums: DeviceBuffer<u32>,
     candidates: DeviceBuffer<Candidate>,
     best: DeviceBuffer<u64>,
-    state: DeviceBuffer<u8>,
+    state: DeviceBuffer<TrackState>,
 }
 
 impl Plan {
@@ -214,6 +261,7 @@ impl Plan {
             return Ok(Self {
                 size,
                 bytes,
+                tracker: reference.tracker,
                 work: Work::Fixed(road),
             });
         }
@@ -223,7 +271,7 @@ impl Plan {
         let sums = layout.reserve::<u32>("road sums", entries);
         let candidates = layout.reserve::<Candidate>("road lines", lines.len());
         let best = layout.reserve::<u64>("road best line", 1);
-        let state = layout.reserve::<u8>("road state", STATE_BYTES);
+        let state = layout.reserve::<TrackState>("road state", 1);
         let usable = mask.map(|mask| (mask, layout.reserve::<u8>("road mask", size.area())));
         let bytes = layout.bytes();
         let arena = Arena::new(context, "road", layout)?;
@@ -245,11 +293,11 @@ impl Plan {
             let pixels: Vec<u8> = mask.pixels().copied().collect();
             stream.upload(&pixels, buffer)?;
         }
-        stream.fill(&measured.state, 0u8)?;
-        stream.synchronize()?;
+        stream.upload(&[TrackState::default()], &measured.state)?;
         Ok(Self {
             size,
             bytes,
+            tracker: reference.tracker,
             work: Work::Measured(Box::new(measured)),
         })
     }
@@ -335,8 +383,41 @@ impl Plan {
     pub fn reset(&self, stream: &Stream) -> Result<(), GpuError> {
         match &self.work {
             Work::Fixed(_) => Ok(()),
-            Work::Measured(measured) => stream.fill(&measured.state, 0u8),
+            Work::Measured(measured) => stream.fill(&measured.state.view::<u32>()?, 0u32),
         }
+    }
+
+    /// Appends what is known from earlier frames, the bytes of [`cpu::Plan`]; waits for the
+    /// stream.
+    ///
+    /// # Errors
+    /// From the driver.
+    pub fn save(&self, stream: &Stream, to: &mut StateWriter<'_>) -> Result<(), GpuError> {
+        let mut tracker = self.tracker.clone();
+        if let Work::Measured(measured) = &self.work {
+            let mut state = [TrackState::default()];
+            stream.download(&measured.state, &mut state)?;
+            state[0].tell(&mut tracker);
+        }
+        to.shape(cpu::STATE, None, self.size);
+        tracker.save(to);
+        Ok(())
+    }
+
+    /// Takes up what a plan of the same shape and parameters has saved, on the CPU too; waits for
+    /// the stream.
+    ///
+    /// # Errors
+    /// Why the state is refused; nothing is known then.
+    pub fn load(&self, stream: &Stream, from: &mut StateReader<'_>) -> Result<(), StateError> {
+        self.reset(stream)?;
+        from.shape(cpu::STATE, None, self.size)?;
+        let mut tracker = self.tracker.clone();
+        tracker.load(from)?;
+        if let Work::Measured(measured) = &self.work {
+            stream.upload(&[TrackState::of(&tracker)], &measured.state)?;
+        }
+        Ok(())
     }
 }
 

@@ -16,11 +16,11 @@ pub(super) struct Fit {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Tracked {
-    line: Line,
-    confidence: f64,
+pub(super) struct Tracked {
+    pub line: Line,
+    pub confidence: f64,
     /// Frames in a row without any measurement: each widens the gate.
-    blind: u32,
+    pub blind: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -33,9 +33,9 @@ pub(super) struct Tracker {
     pitch_step: f64,
     reacquire: u32,
     decay: f64,
-    state: Option<Tracked>,
+    pub(super) state: Option<Tracked>,
     /// A line outside the gate, and how many frames in a row have shown it.
-    pending: Option<(Line, u32)>,
+    pub(super) pending: Option<(Line, u32)>,
 }
 
 impl Tracker {
