@@ -364,20 +364,26 @@ impl Plan {
         let mut before = Pyramid::new(self.size);
         before.load(from)?;
         from.end()?;
-        let mut bytes = vec![0; self.params.bytes as usize];
-        for (to, level) in self.params.levels.iter().zip(&before.levels) {
-            let stride = to.stride as usize;
-            let start = to.origin as usize - PAD * (stride + 1);
-            // With the border, which the kernels have in the same width.
-            let rows = level.pixels().0.chunks_exact(level.stride);
-            for (row, to) in rows.zip(bytes[start..].chunks_mut(stride)) {
-                to[..row.len()].copy_from_slice(row);
-            }
-        }
+        let bytes = laid_out(&self.params, &before);
         stream.upload(&bytes, &self.pyramids.slice(0..bytes.len())?)?;
         stream.upload(&[EgoState::of(&memory)], &self.state)?;
         Ok(())
     }
+}
+
+/// A pyramid as the kernels have it.
+fn laid_out(params: &EgoParams, pyramid: &Pyramid) -> Vec<u8> {
+    let mut bytes = vec![0; params.bytes as usize];
+    for (to, level) in params.levels.iter().zip(&pyramid.levels) {
+        let stride = to.stride as usize;
+        let start = to.origin as usize - PAD * (stride + 1);
+        // With the border, which is as wide there.
+        let rows = level.pixels().0.chunks_exact(level.stride);
+        for (row, to) in rows.zip(bytes[start..].chunks_mut(stride)) {
+            to[..row.len()].copy_from_slice(row);
+        }
+    }
+    bytes
 }
 
 /// Bytes of a pixel in a frame on the device.
@@ -468,5 +474,59 @@ fn kernel_params(reference: &cpu::Plan, kind: PixelKind, size: Size) -> EgoParam
             threshold_px,
             min_area,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::{Image, MonoImage};
+
+    #[test]
+    fn memory_keeps_its_numbers_on_the_way() {
+        assert_eq!(size_of::<EgoState>(), 80);
+        assert_eq!(EgoState::default().memory(), Memory::default());
+        for state in MotionState::ALL {
+            let memory = Memory {
+                state,
+                frames: 1,
+                still: 2,
+                calm: 3,
+                driving: 4,
+                blind: 5,
+                creep: [-6, 7],
+                sway: [8, -9, 10, 11, 12, 13, 14, -15],
+            };
+            let there = EgoState::of(&memory);
+            assert_eq!((there.parity, there.best), (1, 0));
+            assert_eq!(there.memory(), memory);
+        }
+    }
+
+    #[test]
+    fn a_pyramid_lies_where_the_kernels_read_it() {
+        for (width, height) in [(1, 1), (33, 31), (131, 97)] {
+            let size = Size::new(width, height);
+            let kind = PixelKind::Grey8;
+            let reference = cpu::Plan::new(&Params::default(), kind, size).unwrap();
+            let params = kernel_params(&reference, kind, size);
+            let mut pyramid = Pyramid::new(size);
+            let image = Image::from_fn(width, height, |x, y| (7 * x + 31 * y + x * y) as u8);
+            pyramid.build(&MonoImage::Grey8(image), 0);
+            let bytes = laid_out(&params, &pyramid);
+            assert_eq!(params.count as usize, pyramid.levels.len());
+            let pad = PAD as isize;
+            for (at, level) in params.levels.iter().zip(&pyramid.levels) {
+                let (w, h) = (at.width as isize, at.height as isize);
+                for y in -pad..h + pad {
+                    let row = level.row(y.clamp(0, h - 1) as usize);
+                    for x in -pad..w + pad {
+                        let place = at.origin as isize + y * at.stride as isize + x;
+                        let expected = row[x.clamp(0, w - 1) as usize];
+                        assert_eq!(bytes[place as usize], expected, "{size}: {x} {y}");
+                    }
+                }
+            }
+        }
     }
 }

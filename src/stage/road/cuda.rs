@@ -479,3 +479,40 @@ fn kernel_params(
         pad: 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_keeps_its_numbers_on_the_way() {
+        assert_eq!(size_of::<TrackState>(), 56);
+        let camera = Camera {
+            focal_px: 500.0,
+            cx: 320.0,
+            cy: 180.0,
+            baseline_m: 0.5,
+        };
+        let line = |slope, horizon| Line { slope, horizon };
+        let tracked = Tracked {
+            line: line(0.25, 171.5),
+            confidence: 0.75,
+            blind: 3,
+        };
+        let bytes = |tracker: &Tracker| {
+            let mut bytes = Vec::new();
+            tracker.save(&mut StateWriter(&mut bytes));
+            bytes
+        };
+        for state in [None, Some(tracked)] {
+            for pending in [None, Some((line(0.5, -20.0), 2))] {
+                let mut tracker = Tracker::new(&Params::default(), &camera);
+                let mut back = tracker.clone();
+                back.state = Some(tracked);
+                (tracker.state, tracker.pending) = (state, pending);
+                TrackState::of(&tracker).tell(&mut back);
+                assert_eq!(bytes(&back), bytes(&tracker));
+            }
+        }
+    }
+}
