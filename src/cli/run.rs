@@ -19,12 +19,13 @@ use crate::frame_loop::{CudaBackend, Wanted};
 use crate::{
     calib::Rig,
     config::Config,
-    frame_loop::{Clock as _, Monitor, MonotonicClock},
+    frame_loop::{Clock as _, Monitor, MonotonicClock, Publish},
     live::{Live, LiveError},
     realtime::{Realtime, RealtimeError},
     service::{Asked, Attendant, Device, Lifeline, Notifier, Watched, signals},
     sink::{
         Full, Sink,
+        at_latency::{AtLatency, WhenReady},
         counters::Counters,
         fan_out::FanOut,
         recorder::{About, Recorder, folder_now},
@@ -230,10 +231,23 @@ fn attend(
     let mut source = lifeline.source(source);
     let mut sinks = FanOut::new().with("counters", &counters);
     let mut traffic = None;
+    let mut punctuality = None;
     if let Some(path) = &config.output.socket {
         let socket = ResultSocket::bind(path)?;
         traffic = Some(socket.traffic());
-        sinks = sinks.with("socket", socket);
+        sinks = match config.frame_loop.publish {
+            Publish::WhenReady => {
+                let socket = WhenReady::new(socket, clock);
+                punctuality = Some(socket.punctuality());
+                sinks.with("socket", socket)
+            }
+            Publish::AtLatency => {
+                let latency_ns = config.frame_loop.latency_us * 1000;
+                let socket = AtLatency::new(socket, MonotonicClock, latency_ns);
+                punctuality = Some(socket.punctuality());
+                sinks.with("socket", socket)
+            }
+        };
     }
     let mut recording = None;
     if let Some(folder) = &service.record {
@@ -255,6 +269,7 @@ fn attend(
         counters: &counters,
         lifeline: &lifeline,
         traffic: traffic.as_deref(),
+        punctuality: punctuality.as_deref(),
         recording: recording.as_ref(),
         asked: &service.asked,
     };

@@ -174,7 +174,7 @@ pub struct LoopConfig {
     #[serde(skip_serializing_if = "is_default")]
     pub publish: Publish,
     /// With `publish = "at_latency"` from a frame's arrival (live: its time stamp) to that instant;
-    /// the deadline is never later. 1000 to 60000000.
+    /// the deadline is never later. 1000 to 1000000.
     #[serde(skip_serializing_if = "is_usual_latency")]
     pub latency_us: u64,
     /// Whether the loop ends, as a failure, when the required stages miss the deadline again and
@@ -241,8 +241,8 @@ pub enum LoopConfigError {
         /// The most.
         high: u32,
     },
-    /// A latency of nothing, or of more than a minute.
-    #[error("frame_loop.latency_us is {0}, expected 1000 to 60000000")]
+    /// A latency of nothing, or of more than a second.
+    #[error("frame_loop.latency_us is {0}, expected 1000 to 1000000")]
     Latency(u64),
     /// No misses, or unreasonably many.
     #[error("frame_loop.strict_misses is {0}, expected 1 to 1000000")]
@@ -268,7 +268,7 @@ impl LoopConfig {
             return Err(LoopConfigError::Stall(self.stall_periods));
         }
         self.admission.validate()?;
-        if !(1000..=60_000_000).contains(&self.latency_us) {
+        if !(1000..=1_000_000).contains(&self.latency_us) {
             return Err(LoopConfigError::Latency(self.latency_us));
         }
         if !(1..=1_000_000).contains(&self.strict_misses) {
