@@ -182,7 +182,7 @@ impl From<CamerasError> for Failure {
 
 /// The rig of the images as they enter the loop: `[calibration]`, else `[camera]`, else what the
 /// source knows itself.
-fn rig(config: &Config, source: &impl LiveSource) -> Result<Option<Rig>, Failure> {
+pub(super) fn rig(config: &Config, source: &impl LiveSource) -> Result<Option<Rig>, Failure> {
     let file = config.calibration.rig()?;
     Ok(file
         .or_else(|| config.camera.map(Rig::rectified))
@@ -324,7 +324,7 @@ fn attend(
 impl Computer {
     /// Gives what was learnt of the background.
     #[expect(clippy::too_many_arguments, reason = "the parts of a loop")]
-    fn run_live(
+    pub(super) fn run_live(
         &self,
         config: &Config,
         realtime: &Realtime,

@@ -12,9 +12,7 @@ use crate::{
     frame::{CameraStates, Gap, Health, Timestamp},
     frame_loop::{Clock, Doing, Monitor, Sight},
     realtime::{PageFaults, page_faults},
-    sink::{
-        at_latency::Punctuality, counters::Counters, recorder::RecordMonitor, socket::Traffic,
-    },
+    sink::{at_latency::Punctuality, counters::Counters, recorder::RecordMonitor, socket::Traffic},
 };
 
 /// From one look at the loop to the next.

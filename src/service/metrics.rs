@@ -51,7 +51,11 @@ pub fn text(
         t.head(name, "histogram", help);
         t.durations(name, "", &p.latency);
         let name = "roadloop_handed_out_jitter_seconds";
-        t.head(name, "histogram", "Difference of one of these and the next.");
+        t.head(
+            name,
+            "histogram",
+            "Difference of one of these and the next.",
+        );
         t.durations(name, "", &p.jitter);
         for (name, help, value) in [
             ("late", "Results that went there late, flagged.", p.late()),
