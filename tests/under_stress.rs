@@ -10,7 +10,7 @@ use roadloop::{
     },
     frame_loop::{
         AdmissionConfig, Backend, BackendError, Clock, FrameLoop, Laps, LoopConfig, LoopError,
-        MockClock, Pace, Publish, Slot, StageId, Unit,
+        MockClock, Monitor, Pace, Publish, Slot, SlowConfig, StageId, Unit,
     },
     sink::{Sink, SinkError, View},
     source::{Next, Source},
@@ -619,6 +619,46 @@ proptest! {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn a_fault_on_purpose_is_admitted_to_like_any_other() {
+    let clock = MockClock::at(START);
+    let mut source = Script {
+        clock: &clock,
+        steps: frames(200).into(),
+    };
+    let mut backend = Pretend {
+        clock: &clock,
+        units: GRAPHS.to_vec(),
+        cost: |_, stage| quiet(stage),
+        launched: Vec::new(),
+        withdrawn: Vec::new(),
+    };
+    let monitor = Monitor {
+        slow: Some(SlowConfig {
+            stage: "rectify".into(),
+            frame: 50,
+            frames: 50,
+            ms: 8,
+        }),
+        ..Monitor::default()
+    };
+    let slot = Slot::stereo(SIZE, 5, 8);
+    let mut seen = Seen::default();
+    FrameLoop::new(&mut backend, &clock, slot, &config(), Pace::Realtime)
+        .watched(&monitor)
+        .run(&mut source, &mut seen, &AtomicBool::new(false))
+        .unwrap();
+    // As with a stereo stage that is so much slower.
+    for frame in &seen.frames {
+        let slow = (50..100).contains(&frame.index);
+        let required = if slow { 24 } else { 16 };
+        assert_eq!(frame.required_ns, Some(required * MS), "{frame:?}");
+        let skipped = (50..104).contains(&frame.index);
+        let forest = frame.outcome(StageId::Forest) == Outcome::Skipped;
+        assert_eq!(forest, skipped, "{frame:?}");
     }
 }
 

@@ -247,7 +247,11 @@ fn latency(args: &LatencyArgs, config: &Config, stop: &AtomicBool) -> Result<Rep
         .transpose()
         .map_err(|e| Failure::internal(format!("no thread for --contend: {e}")))?;
     let watch = Machine::default().watch();
-    let (monitor, frames) = (Monitor::default(), args.counted());
+    let monitor = Monitor {
+        slow: config.fault.slow.clone(),
+        ..Monitor::default()
+    };
+    let frames = args.counted();
     log::info!(
         "{frames} frames at {} Hz: {:.0} s",
         args.rate,

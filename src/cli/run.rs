@@ -90,6 +90,7 @@ pub(super) fn live(
     let service = Service {
         monitor: Arc::new(Monitor {
             hang: config.fault.hang.clone(),
+            slow: config.fault.slow.clone(),
             ..Monitor::default()
         }),
         asked: Arc::default(),

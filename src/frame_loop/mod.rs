@@ -61,7 +61,7 @@ pub use cpu::{ChainError, CpuBackend, Shape};
 pub use cuda::{CudaBackend, Wanted};
 #[cfg(feature = "cuda")]
 pub use cuda_mono::CudaMono;
-pub use fault::HangConfig;
+pub use fault::{HangConfig, SlowConfig};
 pub use labels::{CpuLabels, LabelShape};
 pub use monitor::{Monitor, SharedHealth};
 pub use mono::{CpuMono, MonoShape};

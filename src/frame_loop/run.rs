@@ -409,15 +409,23 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
                 frame,
                 stages,
             });
+            let mut slowed = 0;
             if let (Some(monitor), Some(&stage)) = (self.monitor, stages.first()) {
                 monitor.probe.mark(Doing::Stage(stage), frame, before);
                 if let Some(hang) = &monitor.hang {
                     hang.strike(stages, frame.index);
                 }
+                if let Some(slow) = &monitor.slow {
+                    slowed = slow.strike(stages, frame.index, self.clock);
+                }
             }
             let mut laps = Laps::new(self.clock, arrival, &mut timing).watched(watch);
             self.backend.run(unit, &mut self.slot, &mut laps)?;
             let after = self.clock.now();
+            if let Some(lap) = timing.stages.get_mut(first) {
+                lap.start_ns = lap.start_ns.saturating_sub(slowed);
+                lap.duration_ns += slowed;
+            }
             let mut laps = timing.stages[first..].iter();
             if laps.all(|lap| lap.outcome == Outcome::Skipped) {
                 // There was nothing to run on: that says nothing of what it takes.
