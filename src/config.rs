@@ -3,6 +3,7 @@
 //! Every section has defaults, so that a file states only what differs; an unknown key is an
 //! error. The preset gives the values that the file does not state. Units stand in key names.
 use std::{
+    collections::BTreeMap,
     io,
     path::{Path, PathBuf},
 };
@@ -363,6 +364,10 @@ impl Config {
     /// The effective configuration as a file that would give it.
     pub fn to_toml(&self) -> String {
         let mut text = self.stated();
+        let head = "\n[frame_loop]\n";
+        if let Some(at) = text.find(head) {
+            text.insert_str(at + head.len(), &self.frame_loop.unsaid());
+        }
         // What is left out of it there stands at the end, in the same order.
         let mut all = |name: &str, section: &dyn Fn() -> Result<String, toml::ser::Error>| {
             if !text.contains(&format!("\n[{name}]\n")) {
@@ -370,6 +375,10 @@ impl Config {
                 text += &format!("\n{section}");
             }
         };
+        all("frame_loop.admission", &|| {
+            let admission = BTreeMap::from([("admission", &self.frame_loop.admission)]);
+            section("frame_loop", &admission)
+        });
         all("mono", &|| section("mono", &self.mono));
         all("cameras", &|| section("cameras", &self.cameras));
         all("egomotion", &|| section("egomotion", &self.egomotion));
@@ -414,7 +423,7 @@ impl Config {
 
 /// A section as a file has it.
 fn section<T: Serialize>(name: &str, section: &T) -> Result<String, toml::ser::Error> {
-    toml::to_string(&std::collections::BTreeMap::from([(name, section)]))
+    toml::to_string(&BTreeMap::from([(name, section)]))
 }
 
 /// Sections that came with later stages are left out of a file as long as they say nothing:

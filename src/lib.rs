@@ -22,6 +22,7 @@
 //! | [`service`] | signs of life, metrics, health and log of a program that runs for months |
 //! | [`training`] | the forest's trainer: data sets, candidates, histograms, levels |
 //! | [`sink`] | where results go: tables, pictures, summary, digest, report |
+//! | [`mod@bench`] | what the whole loop takes, measured |
 //! | [`evaluate`] | results against truth |
 //! | [`config`] | `roadloop.toml`, typed and validated |
 //! | [`cli`] | the command line, one file a command |
@@ -37,6 +38,7 @@
 //!   through `libm`.
 #![deny(unsafe_code)]
 
+pub mod bench;
 pub mod calib;
 pub mod cli;
 pub mod config;

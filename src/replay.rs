@@ -44,6 +44,9 @@ pub enum ReplayError {
     /// The device that computes was lost.
     #[error(transparent)]
     Backend(#[from] BackendError),
+    /// The loop is strict and can't keep its deadline ([`LoopError::Missed`]).
+    #[error("{0}")]
+    Missed(String),
 }
 
 impl From<LoopError> for ReplayError {
@@ -51,6 +54,7 @@ impl From<LoopError> for ReplayError {
         match e {
             LoopError::Sink(e) => e.into(),
             LoopError::Backend(e) => e.into(),
+            e @ LoopError::Missed { .. } => Self::Missed(e.to_string()),
         }
     }
 }
@@ -62,6 +66,7 @@ pub struct Replay<'a> {
     rectifications: Vec<Option<Rectification>>,
     models: Models,
     background: Option<Vec<u8>>,
+    anew: bool,
 }
 
 impl<'a> Replay<'a> {
@@ -93,7 +98,16 @@ impl<'a> Replay<'a> {
                 .collect::<Result<_, _>>()?,
             models: Models::default(),
             background: None,
+            anew: false,
         })
+    }
+
+    /// Of a recording, runs also what the loop that recorded it skipped or threw away
+    /// ([`FrameLoop::deciding_anew`]).
+    #[must_use]
+    pub fn deciding_anew(mut self, anew: bool) -> Self {
+        self.anew = anew;
+        self
     }
 
     /// Looks for these logos.
@@ -238,11 +252,9 @@ impl<'a> Replay<'a> {
                 rig: segment.stereo.as_ref().map(|s| &s.rig),
                 mask: segment.stereo.as_ref().and_then(|s| s.mask.as_ref()),
             })?;
-            FrameLoop::new(&mut backend, clock, slot, &config.frame_loop, pace).run(
-                &mut source,
-                sink,
-                stop,
-            )?;
+            FrameLoop::new(&mut backend, clock, slot, &config.frame_loop, pace)
+                .deciding_anew(self.anew)
+                .run(&mut source, sink, stop)?;
             if config.foreground.snapshot.is_some() {
                 background = backend.snapshot();
             }

@@ -274,15 +274,15 @@ fn a_stage_known_to_be_quick_is_admitted_past_its_budget() {
     let (seen, ..) = run(
         Pace::Realtime,
         &[STEREO, FOREST],
-        frames(20),
+        frames(30),
         |frame, stage| match stage {
             StageId::Forest => MS,
-            StageId::Stereo if frame >= 10 => 25 * MS,
+            StageId::Stereo if frame >= 20 => 25 * MS,
             _ => 5 * MS,
         },
     );
-    assert_eq!(seen.outcome(9, StageId::Forest), Some(Outcome::Done));
-    assert_eq!(seen.outcome(10, StageId::Forest), Some(Outcome::Done));
+    assert_eq!(seen.outcome(19, StageId::Forest), Some(Outcome::Done));
+    assert_eq!(seen.outcome(20, StageId::Forest), Some(Outcome::Done));
     assert_eq!(seen.gaps, []);
 }
 

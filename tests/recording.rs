@@ -1,5 +1,6 @@
 //! Does a recording give back what the loop saw and computed, whatever has happened to its files?
 use std::{
+    cell::Cell,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -8,8 +9,8 @@ use std::{
 
 use roadloop::{
     config::Config,
-    frame::{FrameId, FrameResult, Gap, Size},
-    frame_loop::{MonotonicClock, Pace},
+    frame::{FrameId, FrameResult, Gap, Outcome, Size, Timestamp},
+    frame_loop::{AdmissionConfig, Clock, MonotonicClock, Pace},
     replay::Replay,
     sink::{
         Announced, Full, Sink, SinkError, View,
@@ -188,6 +189,114 @@ fn a_part_of_a_recording_starts_cold() {
     let [a, b] = [&drive, &recorded].map(|d| run_with(d, &config, &part, None));
     assert_eq!(a.frames, b.frames);
     assert_eq!(a.frames.len(), 7);
+}
+
+/// Time passes whenever it is asked for, as if by chance, sometimes much of it.
+struct Jumpy(Cell<u64>, Cell<u64>);
+
+impl Clock for Jumpy {
+    fn now(&self) -> Timestamp {
+        let mut x = self.1.get();
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.1.set(x);
+        let ms = if x.is_multiple_of(9) {
+            25
+        } else {
+            (x >> 20) % 5
+        };
+        self.0.set(self.0.get() + ms * 1_000_000);
+        Timestamp(self.0.get())
+    }
+
+    fn sleep_until(&self, until: Timestamp) {
+        self.0.set(self.0.get().max(until.0));
+    }
+}
+
+/// Counts how optional stages ended.
+#[derive(Default)]
+struct Ended {
+    kept: Kept,
+    skipped: usize,
+    late: usize,
+}
+
+impl Sink for Ended {
+    fn begin(&mut self, announced: &Announced<'_>) -> Result<(), SinkError> {
+        self.kept.begin(announced)
+    }
+
+    fn state_room(&mut self, next: FrameId) -> Option<&mut Vec<u8>> {
+        self.kept.state_room(next)
+    }
+
+    fn frame(&mut self, view: View<'_>, result: &FrameResult) -> Result<(), SinkError> {
+        let ended = |o| {
+            let stages = result.timing.stages.iter();
+            usize::from(
+                stages
+                    .into_iter()
+                    .any(|s| s.stage == "foreground" && s.outcome == o),
+            )
+        };
+        self.skipped += ended(Outcome::Skipped);
+        self.late += ended(Outcome::Late);
+        self.kept.frame(view, result)
+    }
+
+    fn gap(&mut self, id: FrameId, gap: Gap) -> Result<(), SinkError> {
+        self.kept.gap(id, gap)
+    }
+}
+
+#[test]
+fn a_recording_with_its_decisions_gives_what_the_loop_gave_under_its_deadline() {
+    let tmp = tempfile::tempdir().unwrap();
+    let (path, recorded) = (
+        drive(tmp.path(), Motion::Still),
+        tmp.path().join("recorded"),
+    );
+    let mut config = config();
+    config.frame_loop.deadline_us = 100_000;
+    config.frame_loop.admission = AdmissionConfig {
+        warm_up_runs: 0,
+        readmit_frames: 1,
+        retry_frames: 2,
+        ..AdmissionConfig::default()
+    };
+    let run = |path: &Path, pace, anew, record: Option<&Path>| {
+        let drive = Drive::open(path, &DriveOptions::default()).unwrap();
+        let replay = Replay::new(&drive).unwrap().deciding_anew(anew);
+        let mut sink = Ended::default();
+        sink.kept.recorder = record.map(|folder| {
+            Recorder::create(folder, &config.record, About::default(), Full::Wait).unwrap()
+        });
+        let (clock, stop) = (
+            Jumpy(Cell::new(1_000_000_000), Cell::new(77)),
+            AtomicBool::new(false),
+        );
+        replay.run(&config, pace, &clock, &mut sink, &stop).unwrap();
+        if let Some(recorder) = sink.kept.recorder.take() {
+            assert_eq!(recorder.finish().dropped, 0);
+        }
+        sink
+    };
+    let live = run(&path, Pace::Realtime, false, Some(&recorded));
+    let (skipped, late) = (live.skipped, live.late);
+    assert!(
+        skipped > 0 && skipped + late < live.kept.frames.len(),
+        "{skipped}"
+    );
+    let again = run(&recorded, Pace::Max, false, None);
+    assert_eq!((again.skipped, again.late), (skipped, late));
+    assert_eq!(again.kept.frames, live.kept.frames);
+    assert_eq!(again.kept.gaps, live.kept.gaps);
+    assert_eq!(again.kept.digest.digests(), live.kept.digest.digests());
+    let anew = run(&recorded, Pace::Max, true, None);
+    assert_eq!((anew.skipped, anew.late), (0, 0));
+    assert_ne!(anew.kept.frames, live.kept.frames);
 }
 
 /// With python3 and the packages mcap and mcap-ros2-support; skipped, said aloud, without them.

@@ -11,7 +11,10 @@ use roadloop::{
     frame_loop::{Monitor, MonotonicClock},
     live::Live,
     service::{Lifeline, Notifier, Patience},
-    sink::{Sink, SinkError, View, counters::Counters, fan_out::FanOut, socket::ResultSocket},
+    sink::{
+        Sink, SinkError, View, at_latency::AtLatency, counters::Counters, fan_out::FanOut,
+        socket::ResultSocket,
+    },
     source::{FaultConfig, FaultInjector, LiveSource as _, SyntheticCameras, SyntheticConfig},
 };
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -74,7 +77,7 @@ fn a_live_loop_allocates_nothing_once_ready() {
     let mut counts = Vec::with_capacity(1 << 16);
     let mut sinks = FanOut::new()
         .with("counters", &counters)
-        .with("socket", socket)
+        .with("socket", AtLatency::new(socket, MonotonicClock, 20_000_000))
         .with("service manager", lifeline.sink())
         .with("counts", Counts(&mut counts));
     let mut source = lifeline.source(FaultInjector::new(cameras, &faults, clock));

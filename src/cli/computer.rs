@@ -16,29 +16,57 @@ pub(super) enum Computer {
 }
 
 impl Computer {
-    #[cfg(feature = "cuda")]
     pub fn new(choice: BackendChoice, config: &Config) -> Result<Self, Failure> {
+        Self::on_slice(choice, config, None)
+    }
+
+    /// The same, on so many multiprocessors of the GPU.
+    #[cfg(feature = "cuda")]
+    pub fn on_slice(
+        choice: BackendChoice,
+        config: &Config,
+        sms: Option<u32>,
+    ) -> Result<Self, Failure> {
         if choice == BackendChoice::Cpu {
-            return Ok(Self::Cpu);
+            return Self::Cpu.whole(sms);
         }
-        match cuda::Context::new(&config.cuda.options()) {
+        let options = cuda::ContextOptions {
+            sms,
+            ..config.cuda.options()
+        };
+        match cuda::Context::new(&options) {
             Ok(context) => Ok(Self::Cuda(context)),
             Err(e) if choice == BackendChoice::Auto && e.is_no_device() => {
                 log::info!("no GPU to compute on: {e}");
-                Ok(Self::Cpu)
+                Self::Cpu.whole(sms)
             }
             Err(e) => Err(Failure::gpu(&e)),
         }
     }
 
     #[cfg(not(feature = "cuda"))]
-    pub fn new(choice: BackendChoice, _config: &Config) -> Result<Self, Failure> {
+    pub fn on_slice(
+        choice: BackendChoice,
+        _config: &Config,
+        sms: Option<u32>,
+    ) -> Result<Self, Failure> {
         if choice == BackendChoice::Cuda {
             return Err(Failure::unavailable(
                 "--backend cuda: this build has no CUDA backend (feature \"cuda\"); use --backend cpu",
             ));
         }
-        Ok(Self::Cpu)
+        Self::Cpu.whole(sms)
+    }
+
+    /// A CPU has no multiprocessors to take some of.
+    fn whole(self, sms: Option<u32>) -> Result<Self, Failure> {
+        match sms {
+            None => Ok(self),
+            Some(n) => Err(Failure::usage(format!(
+                "--sms {n}: a part of a GPU, but this computes on the CPU; expected --backend cuda \
+                 with it"
+            ))),
+        }
     }
 
     /// The name in `summary.json`.

@@ -71,6 +71,7 @@ pub fn run(
             strict: true,
             save: SaveSet::NONE.with(Save::Overlay).with(Save::Disparity),
             force: args.force,
+            decide_anew: false,
             street_forest: true,
         },
         &stop,

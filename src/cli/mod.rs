@@ -1,4 +1,5 @@
 //! The command line, one file a command.
+pub mod bench;
 pub mod check;
 mod computer;
 pub mod demo;
@@ -53,6 +54,8 @@ enum Command {
     Logos(logos::Args),
     /// Validates a file and prints what was understood
     Check(check::Args),
+    /// Measures the loop: percentiles of stages and frames, jitter, misses, skips
+    Bench(bench::Args),
     /// Trains, tests and describes the pixel classifier
     Forest(forest::Args),
     /// One HTML page from the results of a replay
@@ -108,6 +111,7 @@ fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Logos(args) => logos::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Bench(args) => bench::run(&args, stop_flag),
         Command::Forest(args) => forest::run(&args, stop_flag),
         Command::Report(args) => Ok(report::run(&args)?),
     }

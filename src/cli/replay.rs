@@ -82,6 +82,10 @@ pub struct Args {
     /// Replace the results of an earlier replay in DIR
     #[arg(long)]
     pub force: bool,
+    /// Of a recording, compute also the stages that the loop skipped, or whose results came too
+    /// late, when it was recorded; without, the results are those that it gave
+    #[arg(long)]
+    pub decide_anew: bool,
     /// Whether the forest that comes with roadloop labels pixels where no other one is configured.
     #[arg(skip)]
     pub street_forest: bool,
@@ -144,6 +148,7 @@ impl From<ReplayError> for Failure {
             ReplayError::Threads(_) => Failure::internal(e),
             ReplayError::Sink(e) => e.into(),
             ReplayError::Backend(e) => Failure::internal(e),
+            ReplayError::Missed(e) => Failure::internal(e),
         }
     }
 }
@@ -223,6 +228,7 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
     let background = background(&config)?;
     let config_hash = hash_with(&config, &models, background.as_deref());
     let replay = Replay::new(&drive)?
+        .deciding_anew(args.decide_anew)
         .with_models(models)
         .with_background(background);
     let options = FolderOptions {

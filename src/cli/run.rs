@@ -17,12 +17,13 @@ use super::{
 use crate::{
     calib::Rig,
     config::Config,
-    frame_loop::{Clock as _, Models, Monitor, MonotonicClock},
+    frame_loop::{Clock as _, Models, Monitor, MonotonicClock, Publish},
     live::{Live, LiveError},
     realtime::{Realtime, RealtimeError},
     service::{Asked, Attendant, Device, Lifeline, Notifier, Watched, signals},
     sink::{
         Full, Sink,
+        at_latency::{AtLatency, WhenReady},
         counters::Counters,
         fan_out::FanOut,
         recorder::{About, Recorder, folder_now},
@@ -87,6 +88,7 @@ pub(super) fn live(
     let service = Service {
         monitor: Arc::new(Monitor {
             hang: config.fault.hang.clone(),
+            slow: config.fault.slow.clone(),
             ..Monitor::default()
         }),
         asked: Arc::default(),
@@ -179,7 +181,7 @@ impl From<CamerasError> for Failure {
 
 /// The rig of the images as they enter the loop: `[calibration]`, else `[camera]`, else what the
 /// source knows itself.
-fn rig(config: &Config, source: &impl LiveSource) -> Result<Option<Rig>, Failure> {
+pub(super) fn rig(config: &Config, source: &impl LiveSource) -> Result<Option<Rig>, Failure> {
     let file = config.calibration.rig()?;
     Ok(file
         .or_else(|| config.camera.map(Rig::rectified))
@@ -234,10 +236,23 @@ fn attend(
     let mut source = lifeline.source(source);
     let mut sinks = FanOut::new().with("counters", &counters);
     let mut traffic = None;
+    let mut punctuality = None;
     if let Some(path) = &config.output.socket {
         let socket = ResultSocket::bind(path)?;
         traffic = Some(socket.traffic());
-        sinks = sinks.with("socket", socket);
+        sinks = match config.frame_loop.publish {
+            Publish::WhenReady => {
+                let socket = WhenReady::new(socket, clock);
+                punctuality = Some(socket.punctuality());
+                sinks.with("socket", socket)
+            }
+            Publish::AtLatency => {
+                let latency_ns = config.frame_loop.latency_us * 1000;
+                let socket = AtLatency::new(socket, MonotonicClock, latency_ns);
+                punctuality = Some(socket.punctuality());
+                sinks.with("socket", socket)
+            }
+        };
     }
     let mut recording = None;
     if let Some(folder) = &service.record {
@@ -259,6 +274,7 @@ fn attend(
         counters: &counters,
         lifeline: &lifeline,
         traffic: traffic.as_deref(),
+        punctuality: punctuality.as_deref(),
         recording: recording.as_ref(),
         asked: &service.asked,
     };
@@ -313,7 +329,7 @@ fn attend(
 impl Computer {
     /// Gives what was learnt of the background.
     #[expect(clippy::too_many_arguments, reason = "the parts of a loop")]
-    fn run_live(
+    pub(super) fn run_live(
         &self,
         config: &Config,
         realtime: &Realtime,

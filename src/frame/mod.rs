@@ -1,6 +1,7 @@
 //! The nouns: images, disparity, road, stixels, motion, foreground, logos, labels, frame sets and
 //! results, health, and names for gaps.
 mod camera;
+mod decisions;
 mod foreground;
 mod gap;
 mod health;
@@ -17,6 +18,7 @@ mod stixel;
 mod time;
 
 pub use camera::Camera;
+pub use decisions::Decisions;
 pub use foreground::{Foreground, ForegroundState};
 pub use gap::Gap;
 pub use health::{CameraState, CameraStates, Health};

@@ -23,6 +23,14 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// All of them.
+    pub const ALL: [Outcome; 4] = [
+        Outcome::Done,
+        Outcome::OverBudget,
+        Outcome::Late,
+        Outcome::Skipped,
+    ];
+
     /// The name in tables.
     pub const fn name(self) -> &'static str {
         match self {

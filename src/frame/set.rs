@@ -1,4 +1,4 @@
-use super::{Disparity, Gap, Image, MonoFrame, Rgb, Size, Timestamp};
+use super::{Decisions, Disparity, Gap, Image, MonoFrame, Rgb, Size, Timestamp};
 
 /// Which frame of its drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub struct FrameSet {
     pub mono: Option<MonoFrame>,
     /// Speed of the vehicle, m/s, where it is recorded and known for this instant.
     pub speed_mps: Option<f32>,
+    /// What the loop that recorded it decided of its stages, where that is known.
+    pub decisions: Option<Decisions>,
 }
 
 /// The stereo camera's images of an instant, all of one size.

@@ -1,7 +1,7 @@
-//! A stage that hangs, on demand: how the watchdog is tested.
+//! A stage that hangs, or takes longer, on demand: how watchdog and admission are tested.
 use serde::{Deserialize, Serialize};
 
-use super::StageId;
+use super::{Clock, StageId};
 
 /// Which stage hangs, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,5 +23,37 @@ impl HangConfig {
         loop {
             std::thread::park();
         }
+    }
+}
+
+/// Which stage takes longer, when, and by how much.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SlowConfig {
+    /// The stage's name; it must be the first of those that the backend launches as one.
+    pub stage: String,
+    /// The frame's place, from 0, from which on it is slow.
+    pub frame: usize,
+    /// For so many frames; 0: for good.
+    #[serde(default)]
+    pub frames: usize,
+    /// So much longer, ms, 1 to 10000.
+    pub ms: u64,
+}
+
+impl SlowConfig {
+    /// Passes the time, and says how much, ns.
+    pub(super) fn strike(&self, stages: &[StageId], frame: usize, clock: &impl Clock) -> u64 {
+        let end = match self.frames {
+            0 => usize::MAX,
+            n => self.frame.saturating_add(n),
+        };
+        let named = stages.first().is_some_and(|s| s.name() == self.stage);
+        if !named || !(self.frame..end).contains(&frame) {
+            return 0;
+        }
+        let before = clock.now();
+        clock.sleep_until(before.plus_ns(self.ms.saturating_mul(1_000_000)));
+        clock.now().since(before)
     }
 }

@@ -3,7 +3,8 @@
 //! # A frame's way
 //! A [`Source`](crate::source::Source) hands over a frame set. The required stages (the stereo
 //! chain) run on it; each optional stage is admitted only where what is left of the deadline
-//! holds what it is expected to take, else it is skipped and the result says so. The result goes
+//! holds what it is expected to take (the p99 of its last runs), the most important first, else it
+//! is skipped and the result says so. The result goes
 //! to a [`Sink`](crate::sink::Sink), the buffers go back, and the next frame begins: one frame is
 //! in flight, so that lateness never piles up.
 //!
@@ -23,6 +24,10 @@
 //! - required results that come after the deadline are published, flagged late.
 //!
 //! Each of these is counted under its [`Gap`](crate::frame::Gap).
+//!
+//! What was skipped or thrown away stands in the result and in a recording. A recording that is
+//! replayed at [`Pace::Max`] brings these decisions with its frames, and they are followed: the
+//! results are those that the loop gave.
 //!
 //! A live loop ([`FrameLoop::live`]) has the same rules, but a frame has arrived when it is there:
 //! its time stamp is on the loop's own clock, and deadline and durations count from the stamp.
@@ -48,11 +53,12 @@ mod parts;
 mod probe;
 mod run;
 mod slot;
+mod window;
 
 pub use backend::{Backend, BackendError, Laps, Unit};
 pub use chain::Chain;
 pub use clock::{Clock, MockClock, MonotonicClock};
-pub use config::{BackendChoice, Budgets, LoopConfig, LoopConfigError};
+pub use config::{AdmissionConfig, BackendChoice, Budgets, LoopConfig, LoopConfigError, Publish};
 pub use cpu::{ChainError, CpuBackend, Shape};
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaBackend, LeftImage, Wanted};
@@ -60,7 +66,7 @@ pub use cuda::{CudaBackend, LeftImage, Wanted};
 pub use cuda_labels::CudaLabels;
 #[cfg(feature = "cuda")]
 pub use cuda_mono::CudaMono;
-pub use fault::HangConfig;
+pub use fault::{HangConfig, SlowConfig};
 pub use labels::{CpuLabels, LabelShape};
 pub use monitor::{Monitor, SharedHealth};
 pub use mono::{CpuMono, MonoShape};

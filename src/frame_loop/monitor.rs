@@ -1,7 +1,7 @@
 //! What a live loop shares with the threads that watch it.
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::{HangConfig, Probe};
+use super::{HangConfig, Probe, SlowConfig};
 use crate::frame::Health;
 
 /// Shared between the loop and the threads that watch it; nobody ever waits for anybody.
@@ -13,6 +13,8 @@ pub struct Monitor {
     pub health: SharedHealth,
     /// A fault on purpose, for tests of the watchdog.
     pub hang: Option<HangConfig>,
+    /// Another, for tests of the admission.
+    pub slow: Option<SlowConfig>,
 }
 
 /// The device's part of a [`Health`], written by one thread and read by the loop. The values are

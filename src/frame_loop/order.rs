@@ -1,8 +1,11 @@
 //! The stages and their order: the one place that knows it.
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// A stage of the loop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub enum StageId {
     /// Raw images to the rectified camera.
@@ -35,6 +38,11 @@ impl StageId {
         StageId::Logo,
         StageId::Forest,
     ];
+
+    /// The stage of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ORDER.into_iter().find(|s| s.name() == name)
+    }
 
     /// The name in configuration, tables and logs.
     pub const fn name(self) -> &'static str {

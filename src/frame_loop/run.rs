@@ -5,13 +5,15 @@ use std::{
 };
 
 use crate::{
-    frame::{FrameId, FrameSet, Gap, GapSet, MAX_STAGES, Outcome, StageTiming, Timestamp},
+    frame::{
+        Decisions, FrameId, FrameSet, Gap, GapSet, MAX_STAGES, Outcome, StageTiming, Timestamp,
+    },
     sink::{Sink, SinkError},
     source::{Next, Source},
 };
 
 use super::{
-    Backend, BackendError, Clock, Doing, Laps, LoopConfig, Monitor, Slot, Unit,
+    Backend, BackendError, Clock, Doing, Laps, LoopConfig, Monitor, Slot, StageId, Unit,
     admission::Expectation, backend::Watch,
 };
 
@@ -34,6 +36,25 @@ pub enum LoopError {
     /// The backend can't go on. What was finished before has reached the sink.
     #[error(transparent)]
     Backend(#[from] BackendError),
+    /// `strict`: the required stages can't keep the deadline. Every result before has reached the
+    /// sink.
+    #[error(
+        "frame_loop.strict: the required stages missed the deadline of {deadline_us} us in {misses} \
+         frames in a row, in the last by {late_us} us; the longest of its stages was {longest} with \
+         {longest_us} us"
+    )]
+    Missed {
+        /// Frames in a row.
+        misses: u32,
+        /// What they had, us.
+        deadline_us: u64,
+        /// By how much the last of them was late, us.
+        late_us: u64,
+        /// The required stage that took longest in it.
+        longest: &'static str,
+        /// What that took, us.
+        longest_us: u64,
+    },
 }
 
 /// How long one wait for the source may last: the bound within which a stop is noticed.
@@ -68,6 +89,13 @@ pub struct FrameLoop<'a, B, C> {
     lost: bool,
     live: bool,
     monitor: Option<&'a Monitor>,
+    /// The backend's units in the order in which they are launched: the required ones, then the
+    /// others by importance.
+    order: heapless::Vec<usize, MAX_UNITS>,
+    /// Whether decisions that came with a frame are followed.
+    follows: bool,
+    /// Frames in a row whose required stages were late.
+    misses: u32,
 }
 
 impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
@@ -84,9 +112,15 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
             .iter()
             .map(|unit| {
                 let budget = unit.stages.iter().map(|&s| config.budget_us.ns(s)).sum();
-                Expectation::new(budget)
+                Expectation::new(budget, &config.admission)
             })
             .collect();
+        let units = backend.units();
+        let mut order: heapless::Vec<usize, MAX_UNITS> = (0..units.len()).collect();
+        order.sort_unstable_by_key(|&n| match units[n].required() {
+            true => (0, n),
+            false => (1 + config.admission.rank(units[n].stages), n),
+        });
         Self {
             backend,
             clock,
@@ -102,7 +136,18 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
             lost: false,
             live: false,
             monitor: None,
+            order,
+            follows: true,
+            misses: 0,
         }
+    }
+
+    /// At [`Pace::Max`] runs also what the loop that recorded a frame did not run or threw away;
+    /// else its decisions are taken over, so that the results are those that it gave.
+    #[must_use]
+    pub fn deciding_anew(mut self, anew: bool) -> Self {
+        self.follows = !anew;
+        self
     }
 
     /// The source's time stamps are on the loop's clock: a frame has arrived when it is there, and
@@ -252,7 +297,7 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
                 }
             }
             let now = self.clock.now();
-            let deadline = arrival.plus_ns(self.config.deadline_us * 1000);
+            let deadline = arrival.plus_ns(self.config.deadline_ns());
             if deadline <= now {
                 // What is as far behind need not even be decoded.
                 source.skip_before(set.id.timestamp.plus_ns(now.since(deadline)));
@@ -274,12 +319,37 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
         self.mark(Doing::Publishing, self.slot.result.id);
         let outcome = sink.frame(self.slot.view(), &self.slot.result);
         source.recycle(spent);
-        Ok(outcome?)
+        outcome?;
+        self.judge()
+    }
+
+    /// With `strict`, whether the required stages have been late too often.
+    fn judge(&self) -> Result<(), LoopError> {
+        let LoopConfig {
+            strict,
+            strict_misses,
+            ..
+        } = self.config;
+        if !strict || self.misses < strict_misses {
+            return Ok(());
+        }
+        let required = |name| StageId::named(name).is_some_and(StageId::required);
+        let stages = self.slot.result.timing.stages.iter();
+        let stages = stages.filter(|s| required(s.stage));
+        let end = stages.clone().map(|s| s.start_ns + s.duration_ns).max();
+        let longest = stages.max_by_key(|s| s.duration_ns);
+        Err(LoopError::Missed {
+            misses: self.misses,
+            deadline_us: self.config.deadline_ns() / 1000,
+            late_us: end.unwrap_or(0).saturating_sub(self.config.deadline_ns()) / 1000,
+            longest: longest.map_or("", |s| s.stage),
+            longest_us: longest.map_or(0, |s| s.duration_ns / 1000),
+        })
     }
 
     /// Runs the units of the frame in the slot and judges them by the clock.
     fn compute(&mut self, arrival: Timestamp) -> Result<(), BackendError> {
-        let deadline = arrival.plus_ns(self.config.deadline_us * 1000);
+        let deadline = arrival.plus_ns(self.config.deadline_ns());
         let decides = self.pace == Pace::Realtime;
         self.slot.result.id = self.slot.set.id;
         self.slot.result.gaps = GapSet::EMPTY;
@@ -297,7 +367,10 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
         let mut timing = mem::take(&mut self.slot.result.timing);
         timing.start = arrival;
         timing.stages.clear();
-        for unit in 0..self.backend.units().len() {
+        let recorded = self.slot.set.decisions.filter(|_| self.follows && !decides);
+        let mut required_ran = None;
+        for at in 0..self.order.len() {
+            let unit = self.order[at];
             let Unit { stages } = self.backend.units()[unit];
             let required = self.backend.units()[unit].required();
             if all_blind || blind.is_some() && self.backend.units()[unit].needs_stereo() {
@@ -306,10 +379,16 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
                 self.backend.withdraw(unit, &mut self.slot);
                 continue;
             }
-            let expected = &mut self.expected[unit];
+            let recorded = recorded.filter(|_| !required);
+            let was = |how: fn(&Decisions, usize) -> bool| {
+                recorded.is_some_and(|d| stages.iter().any(|&s| how(&d, s as usize)))
+            };
             let before = self.clock.now();
-            if decides && !required && deadline.since(before) < expected.expected_ns() {
-                expected.skipped();
+            let admitted = match decides && !required {
+                true => self.expected[unit].admits(deadline.since(before)),
+                false => !was(Decisions::skipped),
+            };
+            if !admitted {
                 for stage in stages {
                     // Room for more stages than there are.
                     let _ = timing.stages.push(StageTiming {
@@ -330,33 +409,49 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
                 frame,
                 stages,
             });
+            let mut slowed = 0;
             if let (Some(monitor), Some(&stage)) = (self.monitor, stages.first()) {
                 monitor.probe.mark(Doing::Stage(stage), frame, before);
                 if let Some(hang) = &monitor.hang {
                     hang.strike(stages, frame.index);
                 }
+                if let Some(slow) = &monitor.slow {
+                    slowed = slow.strike(stages, frame.index, self.clock);
+                }
             }
             let mut laps = Laps::new(self.clock, arrival, &mut timing).watched(watch);
             self.backend.run(unit, &mut self.slot, &mut laps)?;
             let after = self.clock.now();
+            if let Some(lap) = timing.stages.get_mut(first) {
+                lap.start_ns = lap.start_ns.saturating_sub(slowed);
+                lap.duration_ns += slowed;
+            }
             let mut laps = timing.stages[first..].iter();
             if laps.all(|lap| lap.outcome == Outcome::Skipped) {
                 // There was nothing to run on: that says nothing of what it takes.
+                self.expected[unit].idle();
                 continue;
             }
-            expected.measured(after.since(before));
-            let late = decides && after > deadline;
+            self.expected[unit].measured(after.since(before));
+            if required {
+                required_ran = Some(after);
+            }
+            let late = !required && (decides && after > deadline || was(Decisions::late));
             for (ran, &stage) in timing.stages[first..].iter_mut().zip(stages) {
-                if late && !required {
+                if late {
                     ran.outcome = Outcome::Late;
                     self.slot.result.gaps.insert(Gap::Late);
                 } else if ran.duration_ns > self.config.budget_us.ns(stage) {
                     ran.outcome = Outcome::OverBudget;
                 }
             }
-            if late && !required {
+            if late {
                 self.backend.withdraw(unit, &mut self.slot);
             }
+        }
+        if let Some(complete) = required_ran {
+            let missed = decides && complete > deadline;
+            self.misses = if missed { self.misses + 1 } else { 0 };
         }
         let now = self.clock.now();
         timing.duration_ns = now.since(arrival);

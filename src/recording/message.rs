@@ -2,7 +2,11 @@
 use super::cdr::{CdrError, CdrReader, CdrWriter};
 use crate::{
     calib::{Distortion, Rig},
-    frame::{Camera, FrameId, FrameResult, FrameSet, Gap, RoadOrigin, Size, Timestamp},
+    frame::{
+        Camera, Decisions, FrameId, FrameResult, FrameSet, Gap, Outcome, RoadOrigin, Size,
+        Timestamp,
+    },
+    frame_loop::StageId,
 };
 
 /// The frame of the left camera's coordinates, and of all that is in them.
@@ -342,6 +346,8 @@ pub struct FrameHead {
     pub speed_mps: Option<f32>,
     /// Stamp of the mono picture, and why it is not used.
     pub mono: Option<(Timestamp, Option<Gap>)>,
+    /// What the loop decided of its stages; `None` where the message is cut short before.
+    pub decisions: Option<Decisions>,
 }
 
 fn id(from: &mut CdrReader<'_>) -> Result<FrameId, CdrError> {
@@ -360,10 +366,73 @@ fn gap_of(name: &str) -> Gap {
     all.find(|g| g.name() == name).unwrap_or(Gap::Missing)
 }
 
-/// Reads the beginning of a frame's message.
+/// How the stages of a frame ended, which its message tells last.
+fn decisions(from: &mut CdrReader<'_>) -> Result<Decisions, CdrError> {
+    // All that stands before, in the order in which it is written.
+    let mut any_skipped = false;
+    for _ in 0..from.count(4, "gaps")? {
+        any_skipped |= from.text("gaps")? == Gap::Skipped.name();
+    }
+    from.bool("has_street")?;
+    for _ in 0..6 {
+        from.f32("road")?;
+    }
+    from.text("road.origin")?;
+    for what in ["stixel_width", "columns", "cut_columns"] {
+        from.u32(what)?;
+    }
+    for _ in 0..from.count(10, "stixels")? {
+        from.u16("column")?;
+        from.u8("class_id")?;
+        for what in ["top", "base", "disparity"] {
+            from.u16(what)?;
+        }
+        from.u8("confidence")?;
+    }
+    from.bool("has_motion")?;
+    from.text("motion.state")?;
+    for _ in 0..9 {
+        from.f32("homography")?;
+    }
+    from.u16("tracked")?;
+    from.u16("inliers")?;
+    from.bool("has_foreground")?;
+    from.text("foreground_state")?;
+    from.u32("foreground_pixels")?;
+    from.bool("has_logos")?;
+    for _ in 0..from.count(4, "logos")? {
+        from.u32("id")?;
+        from.u16("template_index")?;
+        from.text("name")?;
+        from.text("state")?;
+        for _ in 0..10 {
+            from.f32("quad")?;
+        }
+        from.u8("confidence")?;
+    }
+    from.u64("start_ns")?;
+    from.u64("duration_ns")?;
+    from.text("outcome")?;
+    let mut decisions = Decisions::default();
+    for _ in 0..from.count(4, "stages")? {
+        let stage = StageId::named(from.text("stage")?);
+        from.u64("start_ns")?;
+        from.u64("duration_ns")?;
+        let outcome = from.text("outcome")?;
+        let outcome = Outcome::ALL.into_iter().find(|o| o.name() == outcome);
+        // Without that gap a stage had nothing to run on: nobody has decided that.
+        let outcome = outcome.filter(|o| any_skipped || *o != Outcome::Skipped);
+        if let (Some(stage), Some(outcome)) = (stage, outcome) {
+            decisions.insert(stage as usize, outcome);
+        }
+    }
+    Ok(decisions)
+}
+
+/// Reads of a frame's message what a replay needs.
 ///
 /// # Errors
-/// Where the message ends before.
+/// Where the message ends before its pictures are known; a damaged end costs the decisions alone.
 pub fn read_frame(message: &[u8]) -> Result<FrameHead, CdrError> {
     let mut from = CdrReader::new(message)?;
     read_header(&mut from)?;
@@ -379,6 +448,7 @@ pub fn read_frame(message: &[u8]) -> Result<FrameHead, CdrError> {
         recording_dropped,
         speed_mps: has_speed.then_some(speed),
         mono: has_mono.then(|| (stamp, (!gap.is_empty()).then(|| gap_of(gap)))),
+        decisions: decisions(&mut from).ok(),
     })
 }
 

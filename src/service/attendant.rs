@@ -12,7 +12,7 @@ use crate::{
     frame::{CameraStates, Gap, Health, Timestamp},
     frame_loop::{Clock, Doing, Monitor, Sight},
     realtime::{PageFaults, page_faults},
-    sink::{counters::Counters, recorder::RecordMonitor, socket::Traffic},
+    sink::{at_latency::Punctuality, counters::Counters, recorder::RecordMonitor, socket::Traffic},
 };
 
 /// From one look at the loop to the next.
@@ -35,6 +35,8 @@ pub struct Watched<'a, C> {
     pub lifeline: &'a Lifeline<'a, C>,
     /// Who reads the results.
     pub traffic: Option<&'a Traffic>,
+    /// How punctual they get them.
+    pub punctuality: Option<&'a Punctuality>,
     /// How the recording stands, where there is one.
     pub recording: Option<&'a RecordMonitor>,
     /// What signals have asked for.
@@ -233,6 +235,7 @@ impl<'a, C: Clock> Attendant<'a, C> {
         let text = metrics::text(
             self.watched.counters,
             self.watched.traffic,
+            self.watched.punctuality,
             self.watched.recording.map(RecordMonitor::status).as_ref(),
             report,
         );

@@ -6,6 +6,7 @@ use crate::{
     frame::{CameraState, Gap, Outcome},
     frame_loop::StageId,
     sink::{
+        at_latency::Punctuality,
         counters::{BUCKETS_US, Counters, Durations},
         recorder::RecordStatus,
         socket::Traffic,
@@ -16,6 +17,7 @@ use crate::{
 pub fn text(
     counters: &Counters,
     traffic: Option<&Traffic>,
+    punctuality: Option<&Punctuality>,
     recording: Option<&RecordStatus>,
     report: &Report,
 ) -> String {
@@ -43,6 +45,27 @@ pub fn text(
     let name = "roadloop_jitter_seconds";
     t.head(name, "histogram", "Difference of one latency and the next.");
     t.durations(name, "", &counters.jitter);
+    if let Some(p) = punctuality {
+        let name = "roadloop_handed_out_seconds";
+        let help = "From a frame's time stamp until its result went to the socket.";
+        t.head(name, "histogram", help);
+        t.durations(name, "", &p.latency);
+        let name = "roadloop_handed_out_jitter_seconds";
+        t.head(
+            name,
+            "histogram",
+            "Difference of one of these and the next.",
+        );
+        t.durations(name, "", &p.jitter);
+        for (name, help, value) in [
+            ("late", "Results that went there late, flagged.", p.late()),
+            ("lost", "Results that there was no room for.", p.lost()),
+        ] {
+            let name = format!("roadloop_handed_out_{name}_total");
+            t.head(&name, "counter", help);
+            t.value(&name, "", value);
+        }
+    }
     let name = "roadloop_stage_seconds";
     t.head(name, "histogram", "Durations of the stages.");
     let ran = || {
@@ -249,7 +272,16 @@ mod tests {
             frames_ready: 2000,
             ..Report::default()
         };
-        let text = text(&counted(), Some(&Traffic::default()), None, &report);
+        let punctuality = Punctuality::default();
+        punctuality.note(50_100_000);
+        punctuality.note(50_000_000);
+        let text = text(
+            &counted(),
+            Some(&Traffic::default()),
+            Some(&punctuality),
+            None,
+            &report,
+        );
         for line in [
             "roadloop_frames_total 1",
             "roadloop_gaps_total{gap=\"dropped\"} 1",
@@ -265,6 +297,9 @@ mod tests {
             "roadloop_camera_state{camera=\"left\",state=\"stalled\"} 1",
             "roadloop_camera_state{camera=\"left\",state=\"streaming\"} 0",
             "roadloop_socket_readers 0",
+            "roadloop_handed_out_seconds_sum 0.1001",
+            "roadloop_handed_out_jitter_seconds_bucket{le=\"0.0001\"} 1",
+            "roadloop_handed_out_late_total 0",
             "roadloop_page_faults_per_1000_frames{kind=\"minor\"} 2.5",
             "roadloop_device_temperature_celsius 51.25",
             "roadloop_device_gpu_hertz 918000000",
@@ -277,7 +312,13 @@ mod tests {
 
     #[test]
     fn each_name_has_its_head_once_and_before_its_values() {
-        let text = text(&counted(), None, None, &Report::default());
+        let text = text(
+            &counted(),
+            None,
+            Some(&Punctuality::default()),
+            None,
+            &Report::default(),
+        );
         let mut seen = std::collections::HashSet::new();
         let mut current = String::new();
         for line in text.lines() {

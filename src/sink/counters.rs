@@ -22,7 +22,7 @@ pub struct Durations {
 }
 
 impl Durations {
-    fn record(&self, ns: u64) {
+    pub(super) fn record(&self, ns: u64) {
         let at = BUCKETS_US.partition_point(|&us| us * 1000 < ns);
         self.buckets[at].fetch_add(1, Relaxed);
         self.sum_ns.fetch_add(ns, Relaxed);

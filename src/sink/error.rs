@@ -60,6 +60,9 @@ pub enum SinkError {
     /// The thread that writes pictures is refused.
     #[error("no thread to write pictures with: {0}")]
     Thread(io::Error),
+    /// The thread that hands results out is refused, or has ended before its time.
+    #[error("no thread to hand results out with: {0}")]
+    HandOut(io::Error),
     /// A result can't be encoded for its digest.
     #[error("encoding for the digest: {0}")]
     Encoding(#[from] postcard::Error),

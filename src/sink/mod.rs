@@ -8,12 +8,14 @@
 //! | [`overlay`] | the left image with its stixels |
 //! | [`pictures`] | the thread that writes pictures |
 //! | [`counters`] | what a live loop has done, for the threads that watch it |
+//! | [`at_latency`] | results to other processes at a fixed latency |
 //! | [`fan_out`] | several sinks as one |
 //! | [`recorder`] | MCAP files of what came in and what came out |
 //! | `conveyor` | boxes that go round between the loop and such a thread |
 //! | [`socket`] | lists to other processes |
 //! | [`folder`] | all of these as the folder of a replay |
 //! | [`report`] | the HTML page on a replay |
+pub mod at_latency;
 mod conveyor;
 pub mod counters;
 pub mod digest;

@@ -5,7 +5,7 @@ use super::{LiveShape, LiveSource, Next, Source, SourceError};
 use crate::{
     calib::Rig,
     frame::{CameraState, CameraStates, FrameId, FrameSet, Gap, Timestamp},
-    frame_loop::{Clock, HangConfig, StageId},
+    frame_loop::{Clock, HangConfig, SlowConfig, StageId},
 };
 
 /// `[fault]`: what goes wrong on purpose. Only with `source.kind = "synthetic"`.
@@ -26,6 +26,9 @@ pub struct FaultConfig {
     /// A stage that never ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hang: Option<HangConfig>,
+    /// A stage that takes longer for a while.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slow: Option<SlowConfig>,
 }
 
 impl FaultConfig {
@@ -43,14 +46,21 @@ impl FaultConfig {
             let section = "fault";
             Err(SourceError::Config { section, key, text })
         };
-        if let Some(hang) = &self.hang
-            && !StageId::ORDER.iter().any(|s| s.name() == hang.stage)
+        for (key, stage) in [
+            ("hang.stage", self.hang.as_ref().map(|h| &h.stage)),
+            ("slow.stage", self.slow.as_ref().map(|s| &s.stage)),
+        ] {
+            if let Some(stage) = stage
+                && StageId::named(stage).is_none()
+            {
+                let names = StageId::ORDER.map(StageId::name).join(", ");
+                return refuse(key, format!("{stage:?}, expected one of {names}"));
+            }
+        }
+        if let Some(slow) = &self.slow
+            && !(1..=10_000).contains(&slow.ms)
         {
-            let names = StageId::ORDER.map(StageId::name).join(", ");
-            return refuse(
-                "hang.stage",
-                format!("{:?}, expected one of {names}", hang.stage),
-            );
+            return refuse("slow.ms", format!("{}, expected 1 to 10000", slow.ms));
         }
         if self.stall_ms > 600_000 {
             return refuse(

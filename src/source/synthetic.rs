@@ -76,7 +76,7 @@ impl SyntheticConfig {
 pub struct SyntheticCameras<'a, C> {
     clock: &'a C,
     shape: LiveShape,
-    rig: Rig,
+    rig: Option<Rig>,
     period_ns: u64,
     /// By place in the cycle; `None` while the loop has it.
     sets: Vec<Option<Box<FrameSet>>>,
@@ -106,7 +106,7 @@ impl<'a, C: Clock> SyntheticCameras<'a, C> {
             let grey = |rgb: &crate::frame::Rgb| {
                 crate::frame::Image::from_fn(size.width, size.height, |x, y| grey_of(rgb.get(x, y)))
             };
-            Box::new(FrameSet {
+            FrameSet {
                 stereo: Some(StereoFrame {
                     left: grey(&drawn.left_rgb),
                     right: Some(grey(&drawn.right_rgb)),
@@ -119,20 +119,34 @@ impl<'a, C: Clock> SyntheticCameras<'a, C> {
                     gap: None,
                 }),
                 ..FrameSet::default()
-            })
+            }
         };
-        Ok(Self {
+        let shape = LiveShape {
+            stereo: Some((size, config.colour)),
+            mono: config.mono.then_some((PixelKind::Grey8, size)),
+        };
+        let sets = (0..config.frames).map(set).collect();
+        let rig = Some(Rig::rectified(street.camera()));
+        Ok(Self::of(sets, shape, rig, rate_hz, clock))
+    }
+
+    /// Cameras that show these frames, all of this shape, over and over.
+    pub fn of(
+        sets: Vec<FrameSet>,
+        shape: LiveShape,
+        rig: Option<Rig>,
+        rate_hz: f64,
+        clock: &'a C,
+    ) -> Self {
+        Self {
             clock,
-            shape: LiveShape {
-                stereo: Some((size, config.colour)),
-                mono: config.mono.then_some((PixelKind::Grey8, size)),
-            },
-            rig: Rig::rectified(street.camera()),
+            shape,
+            rig,
             period_ns: (1e9 / rate_hz) as u64,
-            sets: (0..config.frames).map(|frame| Some(set(frame))).collect(),
+            sets: sets.into_iter().map(|set| Some(Box::new(set))).collect(),
             start: None,
             next: 0,
-        })
+        }
     }
 
     fn due(&self, start: Timestamp) -> Timestamp {
@@ -200,7 +214,7 @@ impl<C: Clock> LiveSource for SyntheticCameras<'_, C> {
     }
 
     fn rig(&self) -> Option<Rig> {
-        Some(self.rig.clone())
+        self.rig.clone()
     }
 }
 

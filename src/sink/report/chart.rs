@@ -112,7 +112,7 @@ impl Plot {
 
 /// Duration of each frame, stacked by stage. Of a long drive each bar is the slowest of several
 /// neighbours, so that no peak is lost.
-pub fn timeline(frames: &[Frame], stages: &[String], p99_ms: f64) -> String {
+pub(super) fn timeline(frames: &[Frame], stages: &[String], p99_ms: f64) -> String {
     let per_bar = frames.len().div_ceil(MOST_BARS).max(1);
     let bars: Vec<&Frame> = frames
         .chunks(per_bar)
@@ -178,7 +178,7 @@ pub fn timeline(frames: &[Frame], stages: &[String], p99_ms: f64) -> String {
 }
 
 /// How many frames took how long.
-pub fn histogram(frames: &[Frame]) -> String {
+pub(super) fn histogram(frames: &[Frame]) -> String {
     const BINS: usize = 24;
     let times = frames.iter().filter(|f| f.has_result());
     let times: Vec<f64> = times.map(|f| f.duration_us / 1000.0).collect();
@@ -268,16 +268,30 @@ pub fn course(name: &str, class: &str, points: &[Point], budget_ms: Option<f64>)
     plot.end()
 }
 
+/// Bins of [`spread`].
+const SPREAD_BINS: usize = 30;
+
 /// How many frames took how long.
 pub fn spread(name: &str, class: &str, points: &[Point], budget_ms: Option<f64>) -> String {
-    const BINS: usize = 30;
-    let most = highest(points);
+    let times = points.iter().filter_map(|p| p.1);
+    spread_of(name, class, times.map(|us| (us, 1)), budget_ms)
+}
+
+/// The same of durations (us) and how many took each.
+pub fn spread_of(
+    name: &str,
+    class: &str,
+    times: impl Iterator<Item = (f64, u64)> + Clone,
+    budget_ms: Option<f64>,
+) -> String {
+    const BINS: usize = SPREAD_BINS;
+    let most = times.clone().map(|t| t.0).fold(0.0, f64::max) / 1000.0;
     let budget = near(budget_ms, most);
     // From 0, so that stages can be compared with their budgets.
     let span = budget.map_or(most, |b| b.max(most)).max(1e-3) * 1.05;
-    let mut bins = [0usize; BINS];
-    for ms in points.iter().filter_map(|p| p.1).map(|us| us / 1000.0) {
-        bins[((ms / span * BINS as f64) as usize).min(BINS - 1)] += 1;
+    let mut bins = [0u64; BINS];
+    for (us, n) in times {
+        bins[((us / 1000.0 / span * BINS as f64) as usize).min(BINS - 1)] += n;
     }
     let tallest = bins.into_iter().max().unwrap_or_default();
     let label = format!("frames by duration of {name}");

@@ -1,5 +1,5 @@
 //! The report on a replay: one HTML file with everything in it, to be mailed or archived.
-mod chart;
+pub(crate) mod chart;
 mod data;
 
 use std::{
@@ -16,6 +16,13 @@ use super::{
     summary::{Percentiles, write_atomically},
 };
 use crate::files;
+
+/// Writing to a string can't fail.
+macro_rules! put {
+    ($page:expr, $($text:tt)*) => {
+        let _ = write!($page, $($text)*);
+    };
+}
 
 /// What can go wrong with a report.
 #[derive(Debug, thiserror::Error)]
@@ -87,12 +94,7 @@ pub fn write(results: &Path, out: &Path, pictures: usize) -> Result<(), ReportEr
 /// As [`write()`], but for the writing.
 pub fn html(folder: &Path, pictures: usize) -> Result<String, ReportError> {
     let results = Results::read(folder)?;
-    let mut page = String::with_capacity(64 * 1024);
-    page.push_str("<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\">");
-    page.push_str("<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">");
-    page.push_str("<title>roadloop report</title>\n<style>\n");
-    page.push_str(include_str!("style.css"));
-    page.push_str("</style></head>\n<body><main>\n");
+    let mut page = begin("roadloop report");
     head(&mut page, &results);
     stages(&mut page, &results);
     times(&mut page, &results);
@@ -101,12 +103,26 @@ pub fn html(folder: &Path, pictures: usize) -> Result<String, ReportError> {
     gaps(&mut page, &results);
     overlays(&mut page, &results, pictures);
     provenance(&mut page, &results);
-    page.push_str("</main></body></html>\n");
+    page.push_str(END);
     Ok(page)
 }
 
+/// The beginning of a page with everything in it, to where its text begins.
+pub(crate) fn begin(title: &str) -> String {
+    let mut page = String::with_capacity(64 * 1024);
+    page.push_str("<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\">");
+    page.push_str("<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">");
+    put!(page, "<title>{}</title>\n<style>\n", escape(title));
+    page.push_str(include_str!("style.css"));
+    page.push_str("</style></head>\n<body><main>\n");
+    page
+}
+
+/// Its end.
+pub(crate) const END: &str = "</main></body></html>\n";
+
 /// Text as it may stand in HTML, between tags and in quotes.
-fn escape(text: impl Display) -> String {
+pub(crate) fn escape(text: impl Display) -> String {
     let text = text.to_string();
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -120,13 +136,6 @@ fn escape(text: impl Display) -> String {
         }
     }
     out
-}
-
-/// Writing to a string can't fail.
-macro_rules! put {
-    ($page:expr, $($text:tt)*) => {
-        let _ = write!($page, $($text)*);
-    };
 }
 
 fn head(page: &mut String, results: &Results) {

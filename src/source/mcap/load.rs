@@ -93,6 +93,7 @@ impl RecordedLoader {
                 text: "recorded as such, or not there".into(),
             });
         };
+        set.decisions = frame.decisions;
         if let (Some(segment), Some(to)) = (stereo, &mut set.stereo) {
             self.stereo(&recording, frame, segment, to)?;
         }

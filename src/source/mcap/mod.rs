@@ -28,7 +28,7 @@ use self::scan::{At, ChunkAt};
 use super::{
     Drive, DriveKind, DriveOptions, MonoFile, Segment, SourceError, StereoFiles, layout::FrameFiles,
 };
-use crate::frame::{FrameId, Gap, Timestamp};
+use crate::frame::{Decisions, FrameId, Gap, Timestamp};
 
 /// The most messages of a recording that are kept track of.
 const MAX_MESSAGES: usize = 1 << 24;
@@ -65,6 +65,8 @@ struct RecordedFrame {
     /// Whether a mono camera belongs to it, when it took its picture, and why that is not used.
     mono_head: Option<(Timestamp, Option<Gap>)>,
     speed_mps: Option<f32>,
+    /// What the loop decided of its stages.
+    decisions: Option<Decisions>,
 }
 
 impl RecordedFrame {

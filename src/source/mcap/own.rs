@@ -205,6 +205,7 @@ impl Found {
                                 slot.id = frame.id;
                                 slot.speed_mps = frame.speed_mps;
                                 slot.mono_head = frame.mono;
+                                slot.decisions = frame.decisions;
                                 frames.push(*slot);
                             }
                         }
