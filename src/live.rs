@@ -19,7 +19,7 @@ use crate::{
     service::Patience,
     sink::{Announced, Sink},
     source::{LiveShape, LiveSource, SourceError},
-    stage::logo::Templates,
+    stage::{logo::Templates, rectify::usable_pixels},
 };
 
 /// `[live]`: how `roadloop run` runs.
@@ -111,6 +111,7 @@ pub struct Live {
     rig: Option<Rig>,
     rectification: Option<Rectification>,
     mask: Option<Mask>,
+    mono_mask: Option<Mask>,
     logos: Option<Arc<Templates>>,
     background: Option<Vec<u8>>,
 }
@@ -142,6 +143,7 @@ impl Live {
             rig,
             rectification,
             mask: None,
+            mono_mask: None,
             logos: None,
             background: None,
         })
@@ -151,6 +153,13 @@ impl Live {
     #[must_use]
     pub fn with_mask(mut self, mask: Option<Mask>) -> Self {
         self.mask = mask;
+        self
+    }
+
+    /// Never uses the pixels of the mono image that are 0 in `mask`.
+    #[must_use]
+    pub fn with_mono_mask(mut self, mask: Option<Mask>) -> Self {
+        self.mono_mask = mask;
         self
     }
 
@@ -177,7 +186,13 @@ impl Live {
     fn mono_shape(&self, config: &Config) -> Option<MonoShape> {
         let LiveShape { stereo, mono } = self.shape;
         let foreground = config.wants_foreground(stereo.is_none());
-        MonoShape::of(mono, stereo, foreground, self.logos.clone())
+        let shape = MonoShape::of(mono, stereo, foreground, self.logos.clone())?;
+        let mask = match (mono, &self.rectification) {
+            (Some(_), _) => self.mono_mask.clone(),
+            (None, Some(r)) => usable_pixels(r, self.mask.as_ref()),
+            (None, None) => None,
+        };
+        Some(shape.with_mask(mask))
     }
 
     /// Whether there is anything to compute.

@@ -20,7 +20,7 @@ use crate::{
     },
     sink::{Announced, Sink, SinkError},
     source::{self, Drive, Prefetch, Segment},
-    stage::{forest::Forest, logo::Templates},
+    stage::{forest::Forest, logo::Templates, rectify::usable_pixels},
 };
 
 /// Frame sets that go round between the decoding thread and the loop.
@@ -121,11 +121,22 @@ impl<'a> Replay<'a> {
 
     /// What is computed from the mono images of a segment, or from the left ones in their place;
     /// `None` where nothing is.
-    fn mono_shape(&self, config: &Config, segment: &Segment) -> Option<MonoShape> {
+    fn mono_shape(
+        &self,
+        config: &Config,
+        segment: &Segment,
+        rectification: Option<&Rectification>,
+    ) -> Option<MonoShape> {
         let mono = segment.mono.as_ref().map(|m| (m.kind, m.size));
         let stereo = segment.stereo.as_ref().map(|s| (s.size, s.colour));
         let foreground = config.wants_foreground(self.drive.is_mono());
-        MonoShape::of(mono, stereo, foreground, self.logos.clone())
+        let shape = MonoShape::of(mono, stereo, foreground, self.logos.clone())?;
+        let mask = match (&segment.mono, &segment.stereo, rectification) {
+            (Some(mono), _, _) => mono.mask.clone(),
+            (None, Some(stereo), Some(r)) => usable_pixels(r, stereo.mask.as_ref()),
+            _ => None,
+        };
+        Some(shape.with_mask(mask))
     }
 
     /// A hash of what calibration and mask make of pixels: the rectified cameras, the maps and
@@ -133,6 +144,9 @@ impl<'a> Replay<'a> {
     pub fn calib_hash(&self) -> u64 {
         let mut hash = Xxh3::new();
         for (segment, r) in self.drive.segments().iter().zip(&self.rectifications) {
+            for usable in (segment.mono.iter().flat_map(|m| &m.mask)).flat_map(Image::pixels) {
+                hash.update(&[*usable]);
+            }
             let (Some(stereo), Some(r)) = (&segment.stereo, r) else {
                 continue;
             };
@@ -220,7 +234,7 @@ impl<'a> Replay<'a> {
                 slot = its;
             }
             let mut mono = None;
-            if let Some(shape) = self.mono_shape(config, segment) {
+            if let Some(shape) = self.mono_shape(config, segment, rectification.as_ref()) {
                 shape.furnish(&mut slot);
                 mono = Some(make_mono(&shape)?);
             }

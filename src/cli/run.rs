@@ -34,7 +34,7 @@ use crate::{
     source::{
         FaultInjector, LiveSource, SourceKind, SyntheticCameras,
         cameras::{Cameras, CamerasError},
-        mask_of,
+        mask_of, mono_mask_of,
     },
     stage::logo::Templates,
 };
@@ -215,8 +215,13 @@ fn attend(
         Some((size, _)) => mask_of(&config.input, size)?,
         None => None,
     };
+    let mono_mask = match shape.mono {
+        Some((_, size)) => mono_mask_of(&config.mono, size)?,
+        None => None,
+    };
     let live = Live::new(shape, rig(config, &source)?)?
         .with_mask(mask)
+        .with_mono_mask(mono_mask)
         .with_logos(templates)
         .with_background(background(config)?);
     if live.is_idle(config) {

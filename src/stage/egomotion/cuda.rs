@@ -11,7 +11,7 @@ use crate::{
         Module, Stream,
     },
     device_struct,
-    frame::{PixelKind, Size},
+    frame::{Mask, PixelKind, Size},
     maths::homography::Ransac,
 };
 
@@ -91,6 +91,8 @@ device_struct! {
         max_return: i32,
         rules: RulesParams,
         ransac: RansacParams,
+        usable: DevicePtr<u8>,
+        allowed: DevicePtr<u8>,
     }
 }
 
@@ -157,16 +159,51 @@ impl Plan {
         kind: PixelKind,
         size: Size,
     ) -> Result<Self, PlanError> {
-        let reference = cpu::Plan::new(params, kind, size)?;
-        let params = kernel_params(&reference, kind, size);
+        Self::with_mask(context, params, kind, size, None)
+    }
+
+    /// As [`cpu::Plan::with_mask`]; waits until its memory is ready.
+    ///
+    /// # Errors
+    /// What the CPU refuses; from the driver.
+    pub fn with_mask(
+        context: &Context,
+        params: &Params,
+        kind: PixelKind,
+        size: Size,
+        mask: Option<&Mask>,
+    ) -> Result<Self, PlanError> {
+        let reference = cpu::Plan::with_mask(params, kind, size, mask)?;
+        let mut params = kernel_params(&reference, kind, size);
         let mut layout = ArenaLayout::new();
+        let masks = reference.usable.as_ref().map(|masks| {
+            let pixels = masks
+                .each_ref()
+                .map(|m| m.pixels().copied().collect::<Vec<u8>>());
+            let slots = pixels
+                .each_ref()
+                .map(|p| layout.reserve::<u8>("egomotion mask", p.len()));
+            (pixels, slots)
+        });
         let pyramids = layout.reserve::<u8>("egomotion pyramids", 2 * params.bytes as usize);
         let tracks = layout.reserve::<Track>("egomotion tracks", reference.grid.cells());
         let state = layout.reserve::<u64>("egomotion state", STATE_BYTES / 8);
         let bytes = layout.bytes();
         let arena = Arena::new(context, "egomotion", layout)?;
+        let stream = Stream::new(context, crate::cuda::Priority::Normal)?;
+        arena.fill(&stream, 0)?;
+        if let Some((pixels, slots)) = masks {
+            let buffers = [arena.buffer(slots[0])?, arena.buffer(slots[1])?];
+            for (pixels, buffer) in pixels.iter().zip(&buffers) {
+                stream.upload(pixels, buffer)?;
+            }
+            // The arena's memory stays where the plan's other buffers are.
+            params.usable = buffers[0].ptr();
+            params.allowed = buffers[1].ptr();
+        }
+        stream.synchronize()?;
         let module = Module::load(context, "egomotion")?;
-        let plan = Self {
+        Ok(Self {
             size,
             input_bytes: size.area() * bytes_a_pixel(kind),
             bytes,
@@ -179,11 +216,7 @@ impl Plan {
             pyramids: arena.buffer(pyramids)?,
             tracks: arena.buffer(tracks)?,
             state: arena.buffer(state)?,
-        };
-        let stream = Stream::new(context, crate::cuda::Priority::Normal)?;
-        arena.fill(&stream, 0)?;
-        stream.synchronize()?;
-        Ok(plan)
+        })
     }
 
     /// Bytes of device memory that it holds.
@@ -363,5 +396,7 @@ fn kernel_params(reference: &cpu::Plan, kind: PixelKind, size: Size) -> EgoParam
             threshold_px,
             min_area,
         },
+        usable: DevicePtr::NULL,
+        allowed: DevicePtr::NULL,
     }
 }
