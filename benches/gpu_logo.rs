@@ -1,16 +1,35 @@
 //! What features and matches take on a GPU: `gpu_logo [--sms N] [--launches N] [--full]`. Times between
 //! events around and inside the launch of a graph, in microseconds; a line for people and one of
-//! JSON for each size and input.
-use std::rc::Rc;
+//! JSON for each size and input. Last the whole stage at 1280x720 with five templates, three of which
+//! are in the picture, from the picture in host memory to the tracks there: wall time of a frame
+//! that is searched through (every fourth) and of those between.
+//! `--stage` has that alone.
+use std::{
+    rc::Rc,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use roadloop::{
+    config::Config,
     cuda::*,
-    frame::{Image, Size},
+    evaluate::logos::{
+        composite::{Chance, Master, Placing, add_noise, lay},
+        marks::MARKS,
+    },
+    frame::{FrameId, FrameResult, FrameSet, Gap, Image, MonoFrame, MonoImage, PixelKind, Size},
+    frame_loop::{CudaMono, FrameLoop, MonoShape, MonotonicClock, Pace, Slot},
     picture,
-    source::synth::{Options, Street},
-    stage::logo::features::{
-        FeatureParams,
-        cuda::{Counts, Match, Matcher, Plan, Train},
+    sink::{Sink, SinkError, View},
+    source::{
+        Next, Source,
+        synth::{Options, Street},
+    },
+    stage::logo::{
+        BuildOptions, Templates,
+        features::{
+            FeatureParams,
+            cuda::{Counts, Match, Matcher, Plan, Train},
+        },
     },
 };
 
@@ -85,6 +104,145 @@ fn time(
     Ok(summary(&mut times))
 }
 
+/// A wall with three of the first five marks.
+fn wall(size: Size) -> Image<u8> {
+    let mut image = Image::from_fn(size.width, size.height, |x, y| {
+        let (a, b) = (x / 24, y / 17);
+        (100 + (a * 13 + b * 29 + a * b * 7) % 60) as u8
+    });
+    for (mark, x) in [(0, 60.0), (1, 500.0), (3, 800.0)] {
+        let width = 90.0 * MARKS[mark].aspect;
+        let placing = Placing {
+            mark,
+            quad: [
+                [x, 300.0],
+                [x + width, 310.0],
+                [x + width, 400.0],
+                [x, 390.0],
+            ],
+            height: 90.0,
+            turn_deg: 0.0,
+            gain: 0.9,
+            smear: [2.0, 0.0],
+        };
+        lay(&mut image, &Master::new(&MARKS[mark]), &placing);
+    }
+    add_noise(&mut image, &mut Chance(1), 3.0);
+    image
+}
+
+/// One picture again and again.
+struct Shown {
+    set: FrameSet,
+    #[expect(clippy::vec_box, reason = "frame sets change hands in their boxes")]
+    spare: Vec<Box<FrameSet>>,
+    left: usize,
+}
+
+impl Source for Shown {
+    fn next(&mut self, _wait_ns: u64) -> Next {
+        if self.left == 0 {
+            return Next::End;
+        }
+        let Some(mut set) = self.spare.pop() else {
+            return Next::Nothing;
+        };
+        // The slot's own set, on its first round.
+        if set.mono.is_none() {
+            *set = self.set.clone();
+        }
+        self.left -= 1;
+        Next::Frame(set)
+    }
+
+    fn recycle(&mut self, set: Box<FrameSet>) {
+        self.spare.push(set);
+    }
+}
+
+/// What the loop says of the stage's time, us.
+#[derive(Default)]
+struct Stage {
+    times: Vec<f32>,
+    tracks: usize,
+}
+
+impl Sink for Stage {
+    fn frame(&mut self, _view: View<'_>, result: &FrameResult) -> Result<(), SinkError> {
+        let ns: u64 = result.timing.stages.iter().map(|s| s.duration_ns).sum();
+        self.times.push(ns as f32 / 1000.0);
+        self.tracks = result.logos.as_ref().map_or(0, |logos| logos.len());
+        Ok(())
+    }
+
+    fn gap(&mut self, _id: FrameId, _gap: Gap) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
+fn stage(context: &Context, frames: usize) -> Result<(), Box<dyn std::error::Error>> {
+    let size = Size::new(1280, 720);
+    let config = Config::default();
+    let pictures = (0..5).map(|i| {
+        let (grey, alpha) = MARKS[i].picture(128);
+        (MARKS[i].name.to_owned(), grey, Some(alpha))
+    });
+    let features = &config.logo.features;
+    let templates = Templates::of_pictures(pictures.collect(), features, &BuildOptions::default())?;
+    let descriptors: usize = templates.list().iter().map(|t| t.descriptors().len()).sum();
+    let shape = MonoShape {
+        kind: PixelKind::Grey8,
+        size,
+        foreground: false,
+        logos: Some(Arc::new(templates)),
+        mask: None,
+    };
+    let mut mono = CudaMono::new(context, &config, &shape)?;
+    let mut slot = Slot::empty();
+    shape.furnish(&mut slot);
+    let mut picture = MonoFrame::new(shape.kind, size);
+    picture.image = MonoImage::Grey8(wall(size));
+    let mut set = FrameSet::default();
+    set.mono = Some(picture);
+    let mut shown = Shown {
+        spare: vec![Box::new(set.clone()), Box::new(set.clone())],
+        set,
+        left: frames + 20,
+    };
+    let mut stage = Stage::default();
+    FrameLoop::new(
+        &mut mono,
+        &MonotonicClock,
+        slot,
+        &config.frame_loop,
+        Pace::Max,
+    )
+    .run(&mut shown, &mut stage, &AtomicBool::new(false))?;
+    let tracks = stage.tracks;
+    // Every so many frames all of the image is searched: those take longer.
+    let turn = config.logo.full_search_frames as usize;
+    let mut turns = vec![Vec::new(); turn];
+    for (i, us) in stage.times.into_iter().enumerate().skip(20) {
+        turns[i % turn].push(us);
+    }
+    for (n, times) in turns.iter_mut().enumerate() {
+        let what = format!("frame {n} of {turn}");
+        let (median, p99) = summary(times);
+        println!(
+            "whole logo stage {size}, 5 templates of {descriptors} descriptors, {tracks} tracks, \
+             {what}: {median:.0} us, p99 {p99:.0}"
+        );
+        let json = serde_json::json!({
+            "bench": "gpu_logo_stage", "gpu": context.device().name, "sms": context.sms(),
+            "width": size.width, "height": size.height, "templates": 5_u32,
+            "descriptors": descriptors, "tracks": tracks, "frames": what, "launches": times.len(),
+            "median_us": median, "p99_us": p99,
+        });
+        println!("{json}");
+    }
+    Ok(())
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number = |key: &str| {
@@ -107,6 +265,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let stream = Stream::new(&context, Priority::High)?;
     println!("{}, {} SMs in use", context.device(), context.sms());
     let full = arguments.iter().any(|a| a == "--full");
+    if arguments.iter().any(|a| a == "--stage") {
+        return stage(&context, launches);
+    }
     let hd = Size::new(1280, 720);
     let default = FeatureParams {
         // About 1,000 keypoints with second orientations.
@@ -213,5 +374,5 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         });
         println!("{json}");
     }
-    Ok(())
+    stage(&context, launches)
 }

@@ -345,6 +345,7 @@ fn soak() -> Result<u32, Box<dyn Error>> {
             lifeline: &lifeline,
             traffic: Some(&traffic),
             recording: None,
+            punctuality: None,
             asked: &asked,
         },
         &notifier,

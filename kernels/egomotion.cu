@@ -26,6 +26,7 @@ constexpr float GREY = 16.0f;  // parts of a grey value
 constexpr float LONGEST = 4.0f * UNIT;
 constexpr float MAX_GAIN = 2.0f;
 constexpr float LEAST_TEXTURE = 64.0f;
+constexpr unsigned MASKED = 128;  // what masked pixels are taken for
 
 constexpr int TILE = 64;
 constexpr unsigned PYRAMID_THREADS = 256;
@@ -59,6 +60,9 @@ struct EgoParams {
     std::int32_t max_return;
     Rules rules;
     RansacParams ransac;
+    // Both null where all pixels may be used.
+    const std::uint8_t *usable;   // of the frame's pixels: 0 = never
+    const std::uint8_t *allowed;  // of the grid's level: 0 = no corner
 };
 
 struct Track {
@@ -133,6 +137,7 @@ extern "C" __global__ void __launch_bounds__(PYRAMID_THREADS)
             } else {
                 v = (77u * image[3 * at] + 150u * image[3 * at + 1] + 29u * image[3 * at + 2] + 128u) >> 8;
             }
+            if (p.usable != nullptr && p.usable[at] == 0) v = MASKED;
             put(pyramid, p.levels[0], x, y, static_cast<std::uint8_t>(v));
         }
         tile[i] = static_cast<std::uint8_t>(v);
@@ -205,8 +210,8 @@ extern "C" __global__ void __launch_bounds__(CORNER_THREADS)
                 const float xx = static_cast<float>(sums[0]), xy = static_cast<float>(sums[1]),
                             yy = static_cast<float>(sums[2]);
                 const float score = (xx * yy - xy * xy) / (xx + yy + 1.0f);
-                if (score > p.min_texture) {
-                    const unsigned place = static_cast<unsigned>(y) * level.width + x;
+                const unsigned place = static_cast<unsigned>(y) * level.width + x;
+                if (score > p.min_texture && (p.allowed == nullptr || p.allowed[place] != 0)) {
                     const unsigned long long key =
                         (static_cast<unsigned long long>(__float_as_uint(score)) << 32) | (0xffffffffu - place);
                     best = key > best ? key : best;

@@ -93,10 +93,33 @@ __device__ inline bool looks_shadowed(const FgParams& p, const float* x, const f
 }
 
 // One pixel that does not match its heaviest mode as background: all modes, insertion, order.
-// Only weights are held; the fields of modes that change places are copied. Returns the code.
+// Returns the code. All modes are read before anything waits for one of them; modes beyond the
+// pixel's are not.
 template <int C, bool MOVED>
-__device__ std::uint32_t any_pixel(const FgParams& p, const FgFrame& f, const FgModel& model, std::size_t i,
-                                   std::uint32_t count, const float* x, float slack) {
+__device__ inline std::uint32_t any_pixel(const FgParams& p, const FgFrame& f, const FgModel& model, std::size_t i,
+                                          std::uint32_t count, const float* x, float slack) {
+    // Two numbers a register.
+    std::uint32_t shape[MAX_MODES], means[MAX_MODES][(C + 1) / 2];
+#pragma unroll
+    for (int m = 0; m < MAX_MODES; ++m) {
+        const bool there = m < static_cast<int>(count);
+        const std::size_t q = static_cast<std::size_t>(m) * p.plane + i;
+        const std::uint32_t weight = there ? model.weight[q] : 0u, variance = there ? model.variance[q] : 0u;
+        shape[m] = weight | variance << 16;
+#pragma unroll
+        for (int c = 0; c < C; c += 2) {
+            const std::size_t at = (static_cast<std::size_t>(m) * C + c) * p.plane + i;
+            const std::uint32_t one = there ? model.mean[at] : 0u;
+            const std::uint32_t other = there && c + 1 < C ? model.mean[at + p.plane] : 0u;
+            means[m][c / 2] = one | other << 16;
+        }
+    }
+    // Addresses are worked out again where they are written to: kept, they would take half of all
+    // registers.
+    asm volatile("" : "+l"(i));
+    const auto mean_of = [&](int m, int c) {
+        return c % 2 == 0 ? means[m][c / 2] & 0xffffu : means[m][c / 2] >> 16;
+    };
     float w[MAX_MODES];
     float before = 0.0f, new_v = p.variance_init, new_mean[C];
     std::uint32_t kept = 0;
@@ -108,17 +131,14 @@ __device__ std::uint32_t any_pixel(const FgParams& p, const FgFrame& f, const Fg
     for (int m = 0; m < MAX_MODES; ++m) {
         w[m] = 0.0f;
         if (m < static_cast<int>(count)) {
-            const std::size_t q = static_cast<std::size_t>(m) * p.plane + i;
-            const float old = number(model.weight[q]);
+            const float old = number(shape[m] & 0xffffu);
             float weight = old - f.rate * old - f.prune;
             const bool ground = before < p.background_weight;
             if (at < 0 || p.shadow) {
-                const float v = number(model.variance[q]) * (1.0f / 256.0f);
+                const float v = number(shape[m] >> 16) * (1.0f / 256.0f);
                 float mean[C], d[C], d2, apart;
 #pragma unroll
-                for (int c = 0; c < C; ++c) {
-                    mean[c] = number(model.mean[(static_cast<std::size_t>(m) * C + c) * p.plane + i]);
-                }
+                for (int c = 0; c < C; ++c) mean[c] = number(mean_of(m, c));
                 if (p.shadow && ground) shadow |= looks_shadowed<C>(p, x, mean, v);
                 if (at < 0) {
                     distances<C, MOVED>(f, x, mean, slack, d, d2, apart);
@@ -163,11 +183,11 @@ __device__ std::uint32_t any_pixel(const FgParams& p, const FgFrame& f, const Fg
             w[m - 1] = weight;
             if (m < static_cast<int>(kept)) {
                 const std::size_t to = static_cast<std::size_t>(m) * p.plane + i;
-                model.variance[to] = model.variance[to - p.plane];
+                model.variance[to] = static_cast<std::uint16_t>(shape[m - 1] >> 16);
 #pragma unroll
                 for (int c = 0; c < C; ++c) {
                     const std::size_t mean = (static_cast<std::size_t>(m) * C + c) * p.plane + i;
-                    model.mean[mean] = model.mean[mean - static_cast<std::size_t>(C) * p.plane];
+                    model.mean[mean] = static_cast<std::uint16_t>(mean_of(m - 1, c));
                 }
             }
             at = m - 1;
@@ -196,26 +216,34 @@ __device__ std::uint32_t any_pixel(const FgParams& p, const FgFrame& f, const Fg
 // their counts in `counts`. No order changes.
 __device__ inline void weights_of_four(const FgParams& p, const FgFrame& f, const FgModel& model, std::size_t base,
                                        std::uint32_t hits, std::uint32_t most, std::uint32_t& counts, float* k) {
+    // All are read before anything waits for one of them.
+    uint2 weights[MAX_MODES];
+#pragma unroll
+    for (int m = 0; m < MAX_MODES; ++m) {
+        weights[m] = make_uint2(0, 0);
+        if (m < static_cast<int>(most)) {
+            weights[m] = four_of(model.weight + static_cast<std::size_t>(m) * p.plane, base);
+        }
+    }
     float sum[4];
     std::uint32_t kept = 0;
-    const uint2 first = four_of(model.weight, base);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-        const float old = number(half(first, j));
+        const float old = number(half(weights[0], j));
         const float weight = old - f.rate * old - f.prune + f.rate_weight;
         const float rate = f.rate_weight / weight;
         k[j] = rate < 1.0f ? rate : 1.0f;
         sum[j] = weight;
         kept |= 1u << (8 * j);
     }
-#pragma unroll 1
-    for (std::uint32_t m = 1; m < most; ++m) {
-        const uint2 old4 = four_of(model.weight + static_cast<std::size_t>(m) * p.plane, base);
+#pragma unroll
+    for (int m = 1; m < MAX_MODES; ++m) {
+        if (m >= static_cast<int>(most)) continue;
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-            const float old = number(half(old4, j));
+            const float old = number(half(weights[m], j));
             const float weight = old - f.rate * old - f.prune;
-            const bool keep = m < (counts >> (8 * j) & 0xff) && weight >= f.prune;
+            const bool keep = m < static_cast<int>(counts >> (8 * j) & 0xff) && weight >= f.prune;
             if (keep) {
                 sum[j] += weight;
                 kept += 1u << (8 * j);
@@ -224,13 +252,13 @@ __device__ inline void weights_of_four(const FgParams& p, const FgFrame& f, cons
     }
 #pragma unroll
     for (int j = 0; j < 4; ++j) sum[j] = ONE / sum[j];
-#pragma unroll 1
-    for (std::uint32_t m = 0; m < most; ++m) {
-        std::uint16_t* const plane = model.weight + static_cast<std::size_t>(m) * p.plane;
-        uint2 four = four_of(plane, base);
+#pragma unroll
+    for (int m = 0; m < MAX_MODES; ++m) {
+        if (m >= static_cast<int>(most)) continue;
+        uint2 four = weights[m];
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-            if (!(hits >> j & 1) || m >= (counts >> (8 * j) & 0xff)) continue;
+            if (!(hits >> j & 1) || m >= static_cast<int>(counts >> (8 * j) & 0xff)) continue;
             const float old = number(half(four, j));
             float weight = old - f.rate * old - f.prune;
             if (m == 0) {
@@ -241,13 +269,19 @@ __device__ inline void weights_of_four(const FgParams& p, const FgFrame& f, cons
             }
             set_half(four, j, whole(weight, f.dither));
         }
-        put_four(plane, base, four);
+        put_four(model.weight + static_cast<std::size_t>(m) * p.plane, base, four);
     }
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
         const std::uint32_t mask = 0xffu << (8 * j);
         if (hits >> j & 1) counts = (counts & ~mask) | (kept & mask);
     }
+}
+
+// A pixel as the model's first frame would have it.
+__device__ inline float evened(float level, const FgFrame& f) {
+    level *= f.inverse_gain;
+    return level > ONE ? ONE : level;
 }
 
 template <typename P>
@@ -285,24 +319,27 @@ __device__ inline void load_four(const typename P::Raw* image, std::size_t base,
     for (int c = 0; c < C; ++c) {
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-            const float level = number(P::level(raw[c][j])) * f.inverse_gain;
-            x[c][j] = level > ONE ? ONE : level;
+            x[c][j] = evened(number(P::level(raw[c][j])), f);
         }
     }
 }
 
-__device__ inline float chosen(const float* four, int j) {
-    return j == 0 ? four[0] : (j == 1 ? four[1] : (j == 2 ? four[2] : four[3]));
-}
+// Pixels of a block that need all of their modes: four times the thread and which of its pixels, and
+// from bit 9 on how many modes it has.
+struct Later {
+    std::uint16_t list[4 * MODEL_THREADS];
+    std::uint32_t count;
+};
+static_assert(4 * MODEL_THREADS <= 512, "9 bits");
 
+// Four pixels of which most match their heaviest mode. Gives those that do not, and the counts.
 template <typename P, bool MOVED>
-__device__ inline void four_pixels(const FgParams& p, const FgFrame& f, const FgModel& model,
+__device__ inline std::uint32_t four_pixels(const FgParams& p, const FgFrame& f, const FgModel& model,
                                    const typename P::Raw* image, const std::uint8_t* skips, bool known,
-                                   const std::uint16_t* slacks, bool fresh, std::uint8_t* codes) {
+                                   const std::uint16_t* slacks, bool fresh, std::uint8_t* codes,
+                                   std::size_t base, std::uint32_t& counts) {
     constexpr int C = P::C;
-    const std::size_t base = 4 * global_index();
-    if (base >= p.area) return;
-    std::uint32_t counts = fresh ? 0 : *reinterpret_cast<const std::uint32_t*>(model.count + base);
+    counts = fresh ? 0 : *reinterpret_cast<const std::uint32_t*>(model.count + base);
     const std::uint32_t counts_before = counts;
     uint2 means[C];
     const uint2 variances = four_of(model.variance, base);
@@ -317,12 +354,16 @@ __device__ inline void four_pixels(const FgParams& p, const FgFrame& f, const Fg
         const uint2 four = four_of(slacks, base);
 #pragma unroll
         for (int j = 0; j < 4; ++j) slack[j] = number(half(four, j));
-    } else if (known) {
+    } else {
+        if (known) {
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            const bool set = base + j < p.area && skips[base + j] != 0;
-            skip |= (set ? KNOWN : 0u) << (8 * j);
+            for (int j = 0; j < 4; ++j) {
+                const bool set = base + j < p.area && skips[base + j] != 0;
+                skip |= (set ? KNOWN : 0u) << (8 * j);
+            }
         }
+        // Of a pixel that is known too nothing is said either.
+        if (p.never != nullptr) skip |= *reinterpret_cast<const std::uint32_t*>(p.never + base);
     }
 
     std::uint32_t hits = 0, rest = 0, code = 0, most = 1;
@@ -385,17 +426,47 @@ __device__ inline void four_pixels(const FgParams& p, const FgFrame& f, const Fg
     if (f.learns && (fresh || counts != counts_before)) {
         *reinterpret_cast<std::uint32_t*>(model.count + base) = counts;
     }
-#pragma unroll 1
-    for (int j = 0; rest >> j != 0; ++j) {
-        if (!(rest >> j & 1)) continue;
-        float at[C];
-#pragma unroll
-        for (int c = 0; c < C; ++c) at[c] = chosen(x[c], j);
-        const std::uint32_t count = counts >> (8 * j) & 0xff;
-        const float allowed = MOVED ? chosen(slack, j) : 0.0f;
-        code |= any_pixel<C, MOVED>(p, f, model, base + j, count, at, allowed) << (8 * j);
-    }
     *reinterpret_cast<std::uint32_t*>(codes + base) = code;
+    return rest;
+}
+
+// The pixels of a block: those that need little by fours; the others, however they lie, side by
+// side behind them.
+template <typename P, bool MOVED>
+__device__ inline void pixels(const FgParams& p, const FgFrame& f, const FgModel& model,
+                              const typename P::Raw* image, const std::uint8_t* skips, bool known,
+                              const std::uint16_t* slacks, bool fresh, std::uint8_t* codes, Later& later) {
+    constexpr int C = P::C;
+    const std::size_t base = 4 * global_index();
+    std::uint32_t rest = 0, counts = 0;
+    if (base < p.area) {
+        rest = four_pixels<P, MOVED>(p, f, model, image, skips, known, slacks, fresh, codes, base, counts);
+    }
+    if (__any_sync(ALL_LANES, rest != 0)) {
+        const std::uint32_t own = static_cast<std::uint32_t>(__popc(rest));
+        const std::uint32_t before = warp_prefix_sum_exclusive(own);
+        std::uint32_t at = 0;
+        if (lane_id() == WARP - 1) at = atomicAdd(&later.count, before + own);
+        at = __shfl_sync(ALL_LANES, at, WARP - 1) + before;
+#pragma unroll
+        for (std::uint32_t j = 0; j < 4; ++j) {
+            if (!(rest >> j & 1)) continue;
+            later.list[at++] = static_cast<std::uint16_t>((4 * threadIdx.x + j) | (counts >> (8 * j) & 0xff) << 9);
+        }
+    }
+    __syncthreads();
+    const std::uint32_t n = later.count;
+    const std::size_t first = 4 * static_cast<std::size_t>(blockIdx.x) * MODEL_THREADS;
+#pragma unroll 1
+    for (std::uint32_t k = threadIdx.x; k < n; k += MODEL_THREADS) {
+        const std::uint32_t entry = later.list[k];
+        const std::size_t i = first + (entry & 511);
+        float x[C];
+#pragma unroll
+        for (int c = 0; c < C; ++c) x[c] = evened(number(P::level(image[i * C + c])), f);
+        const float slack = MOVED ? number(slacks[i]) : 0.0f;
+        codes[i] = static_cast<std::uint8_t>(any_pixel<C, MOVED>(p, f, model, i, entry >> 9, x, slack));
+    }
 }
 
 template <typename P>
@@ -404,12 +475,15 @@ __device__ inline void model_step(const FgParams& p, const FgNow* now, const FgM
                                   const std::uint8_t* skip, const std::uint16_t* slack, const std::uint8_t* known,
                                   std::uint8_t* codes) {
     if (now->action == 0) return;
+    __shared__ Later later;
+    if (threadIdx.x == 0) later.count = 0;
+    __syncthreads();
     const FgFrame f = now->frame;
     const bool fresh = now->fresh != 0;
     if (now->moved != 0) {
-        four_pixels<P, true>(p, f, model, sampled, skip, false, slack, fresh, codes);
+        pixels<P, true>(p, f, model, sampled, skip, false, slack, fresh, codes, later);
     } else {
-        four_pixels<P, false>(p, f, model, image, known, known != nullptr, slack, fresh, codes);
+        pixels<P, false>(p, f, model, image, known, known != nullptr, slack, fresh, codes, later);
     }
 }
 
@@ -453,7 +527,15 @@ __device__ inline void clean(const FgParams& p, const FgNow* now, const std::uin
     if (now->verdict == MASK_VALID) {
         const std::uint8_t* const from = now->moved != 0 ? moved_codes : codes;
         std::uint8_t* const bytes = reinterpret_cast<std::uint8_t*>(tile);
-        for (int i = threadIdx.x; i < (TILE_Y + 2 * R) * ROW; i += CLEAN_THREADS) {
+        // Four at a time where they are whole words of the picture.
+        const bool words = w % 4 == 0 && x0 >= 4 && x0 + TILE_X + 4 <= w;
+        for (int i = threadIdx.x; words && i < (TILE_Y + 2 * R) * (ROW / 4); i += CLEAN_THREADS) {
+            const int ty = clamped(y0 - R + i / (ROW / 4), h);
+            const std::size_t at = static_cast<std::size_t>(ty) * w + (x0 - 4 + 4 * (i % (ROW / 4)));
+            const std::uint32_t four = *reinterpret_cast<const std::uint32_t*>(from + at);
+            tile[i / (ROW / 4)][i % (ROW / 4)] = (four & 0x01010101u) | (four & 0x02020202u) << 3;
+        }
+        for (int i = threadIdx.x; !words && i < (TILE_Y + 2 * R) * ROW; i += CLEAN_THREADS) {
             const int tx = clamped(x0 - 4 + i % ROW, w), ty = clamped(y0 - R + i / ROW, h);
             const std::uint8_t code = from[static_cast<std::size_t>(ty) * w + tx];
             bytes[i] = (code & 1) | (code & 2) << 3;
@@ -484,6 +566,12 @@ __device__ inline void clean(const FgParams& p, const FgNow* now, const std::uin
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
                 if (x + j < w && known[out + j] != 0) result |= 0xffu << (8 * j);
+            }
+        }
+        if (p.never != nullptr && y < h) {
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                if (x + j < w && p.never[out + j] != 0) result &= ~(0xffu << (8 * j));
             }
         }
     }

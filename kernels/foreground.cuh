@@ -46,6 +46,7 @@ struct FgParams {
     float shadow_ratio, shadow_max_ratio, shadow_threshold;
     float prior;
     std::uint32_t gain_step;
+    const std::uint8_t* never;  // SKIP for pixels of the picture that are never to be used; may be null
 };
 
 // What lasts from frame to frame, besides the model.
@@ -153,6 +154,16 @@ __device__ inline void sample(const typename P::Raw* image, int u, int v, const 
                                   a * b * image[(bottom + x1) * P::C + c];
         raw[c] = (sum + 32) >> 6;
     }
+}
+
+// Whether one of the pixels that `sample` reads is never to be used.
+__device__ inline bool masked(int u, int v, const FgParams& p) {
+    if (p.never == nullptr) return false;
+    const int w = static_cast<int>(p.width), h = static_cast<int>(p.height);
+    const int x0 = clamped(u >> 3, w), x1 = clamped((u >> 3) + 1, w);
+    const std::size_t top = static_cast<std::size_t>(clamped(v >> 3, h)) * w;
+    const std::size_t bottom = static_cast<std::size_t>(clamped((v >> 3) + 1, h)) * w;
+    return (p.never[top + x0] | p.never[top + x1] | p.never[bottom + x0] | p.never[bottom + x1]) != 0;
 }
 
 }  // namespace foreground

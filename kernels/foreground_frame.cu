@@ -217,7 +217,7 @@ __device__ void align(const FgParams& p, FgState* state, FgNow* now, const FgMod
             for (int c = 0; c < C; ++c) mean[k] += model.mean[static_cast<std::size_t>(c) * p.plane + around[k]] >> 4;
         }
         int u, v;
-        if (!known || !place(grid, x, y, 0.0f, p, u, v)) continue;
+        if (!known || !place(grid, x, y, 0.0f, p, u, v) || masked(u, v, p)) continue;
         std::uint32_t raw[C], level = 0;
         sample<P>(image, u, v, p, raw);
         bool bright = false;
@@ -321,11 +321,12 @@ __device__ void measure(const FgParams& p, FgState* state, FgNow* now, const FgM
         std::uint32_t raw[C];
         if (moved) {
             int u, v;
-            if (!place(grid, x, y, 0.0f, p, u, v)) continue;
+            if (!place(grid, x, y, 0.0f, p, u, v) || masked(u, v, p)) continue;
             if (known != nullptr && known[nearest(u, v, p)] != 0) continue;
             sample<P>(image, u, v, p, raw);
         } else {
             if (known != nullptr && known[i] != 0) continue;
+            if (p.never != nullptr && p.never[i] != 0) continue;
 #pragma unroll
             for (int c = 0; c < C; ++c) raw[c] = image[i * C + c];
         }
@@ -366,38 +367,40 @@ __device__ void move(const FgParams& p, const FgNow* now, const FgModel& model, 
                      const std::uint8_t* known, typename P::Raw* sampled, std::uint8_t* skip, std::uint16_t* slack) {
     constexpr int C = P::C;
     if (now->action == 0 || now->moved == 0) return;
-    const std::size_t i = global_index();
-    if (i >= p.area) return;
-    const std::uint32_t x = static_cast<std::uint32_t>(i % p.width), y = static_cast<std::uint32_t>(i / p.width);
     float grid[9];
     for (int k = 0; k < 9; ++k) grid[k] = now->to_picture[k];
-    int u, v;
-    if (!place(grid, x, y, 0.0f, p, u, v)) {
-        skip[i] = SKIP;
-        return;
-    }
-    skip[i] = known != nullptr && known[nearest(u, v, p)] != 0 ? KNOWN : 0;
-    std::uint32_t raw[C];
-    sample<P>(image, u, v, p, raw);
-#pragma unroll
-    for (int c = 0; c < C; ++c) sampled[i * C + c] = static_cast<typename P::Raw>(raw[c]);
-    const std::size_t around[5] = {i, x > 0 ? i - 1 : i, x + 1 < p.width ? i + 1 : i, y > 0 ? i - p.width : i,
-                                   y + 1 < p.height ? i + p.width : i};
-    std::uint32_t most = 0;
-#pragma unroll
-    for (int c = 0; c < C; ++c) {
-        std::uint32_t low = 0xffff, high = 0;
-#pragma unroll
-        for (int k = 0; k < 5; ++k) {
-            if (model.count[around[k]] == 0) continue;
-            const std::uint32_t mean = model.mean[static_cast<std::size_t>(c) * p.plane + around[k]];
-            low = mean < low ? mean : low;
-            high = mean > high ? mean : high;
+    const std::size_t stride = static_cast<std::size_t>(gridDim.x) * blockDim.x;
+    for (std::size_t i = global_index(); i < p.area; i += stride) {
+        const std::uint32_t at = static_cast<std::uint32_t>(i);
+        const std::uint32_t y = at / p.width, x = at - y * p.width;
+        int u, v;
+        if (!place(grid, x, y, 0.0f, p, u, v) || masked(u, v, p)) {
+            skip[i] = SKIP;
+            continue;
         }
-        const std::uint32_t contrast = high > low ? high - low : 0;
-        most = contrast > most ? contrast : most;
+        skip[i] = known != nullptr && known[nearest(u, v, p)] != 0 ? KNOWN : 0;
+        std::uint32_t raw[C];
+        sample<P>(image, u, v, p, raw);
+#pragma unroll
+        for (int c = 0; c < C; ++c) sampled[i * C + c] = static_cast<typename P::Raw>(raw[c]);
+        const std::size_t around[5] = {i, x > 0 ? i - 1 : i, x + 1 < p.width ? i + 1 : i, y > 0 ? i - p.width : i,
+                                       y + 1 < p.height ? i + p.width : i};
+        std::uint32_t most = 0;
+#pragma unroll
+        for (int c = 0; c < C; ++c) {
+            std::uint32_t low = 0xffff, high = 0;
+#pragma unroll
+            for (int k = 0; k < 5; ++k) {
+                if (model.count[around[k]] == 0) continue;
+                const std::uint32_t mean = model.mean[static_cast<std::size_t>(c) * p.plane + around[k]];
+                low = mean < low ? mean : low;
+                high = mean > high ? mean : high;
+            }
+            const std::uint32_t contrast = high > low ? high - low : 0;
+            most = contrast > most ? contrast : most;
+        }
+        slack[i] = static_cast<std::uint16_t>(most / SLACK);
     }
-    slack[i] = static_cast<std::uint16_t>(most / SLACK);
 }
 
 }  // namespace
@@ -468,12 +471,14 @@ FRAME_KERNELS(rgb8, Rgb8)
 extern "C" __global__ void __launch_bounds__(MOVE_THREADS)
     foreground_codes(FgParams p, const FgNow* now, const std::uint8_t* codes, std::uint8_t* moved_codes) {
     if (now->action == 0 || now->moved == 0) return;
-    const std::size_t i = global_index();
-    if (i >= p.area) return;
     float grid[9];
     for (int k = 0; k < 9; ++k) grid[k] = now->to_model[k];
-    int u, v;
-    const bool seen = place(grid, static_cast<std::uint32_t>(i % p.width), static_cast<std::uint32_t>(i / p.width),
-                            BEYOND, p, u, v);
-    moved_codes[i] = seen ? codes[nearest(u, v, p)] : 0;
+    const std::size_t stride = static_cast<std::size_t>(gridDim.x) * blockDim.x;
+    for (std::size_t i = global_index(); i < p.area; i += stride) {
+        const std::uint32_t at = static_cast<std::uint32_t>(i);
+        const std::uint32_t y = at / p.width, x = at - y * p.width;
+        int u, v;
+        const bool seen = place(grid, x, y, BEYOND, p, u, v);
+        moved_codes[i] = seen ? codes[nearest(u, v, p)] : 0;
+    }
 }

@@ -211,3 +211,93 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
         default: blur_tile<16>(job, source, size, x0, y0, pitch, out, copy, shared); break;
     }
 }
+
+namespace {
+
+constexpr int FEW_TILE = 32, MOST_REACH = 16, MOST_LEVELS = 5;
+constexpr int FEW_SIDE = FEW_TILE + 2 * MOST_REACH;
+
+// Several levels of a small octave, each from the one before (host: `Few`).
+struct Few {
+    std::uint32_t octave;
+    std::uint32_t first;  // the level that they start from; 0: it is taken from the octave before
+    std::uint32_t count;
+    std::uint32_t reach;  // of all blurs together, at most MOST_REACH
+    std::uint32_t radius[MOST_LEVELS];
+    std::uint32_t reserved;
+    std::uint32_t weights[MOST_LEVELS][MAX_RADIUS + 1];
+};
+
+}  // namespace
+
+// A block a tile of 32x32 pixels and what its levels need around it: a blur that goes on beyond the
+// image as the image mirrored there gives a level that is mirrored there too, so that neighbours'
+// tiles are not waited for. Where launches take longer than their work this is one in place of three.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    logo_blur_few(Geometry g, Few few, const Region *region, std::uint16_t *levels) {
+    __shared__ std::uint16_t tile[FEW_SIDE * FEW_SIDE];
+    __shared__ std::uint32_t sums[FEW_SIDE * FEW_SIDE];
+    const int octave = static_cast<int>(few.octave);
+    const Extent size = octave_size(g, *region, octave);
+    const int x0 = static_cast<int>(blockIdx.x) * FEW_TILE, y0 = static_cast<int>(blockIdx.y) * FEW_TILE;
+    if (x0 >= size.width || y0 >= size.height) return;
+    const int reach = static_cast<int>(few.reach), side = FEW_TILE + 2 * reach;
+    const int pitch = static_cast<int>(g.pitch[octave]);
+    std::uint16_t *const own = levels + g.offset[octave];
+    const auto is_own = [=](int i, int j) {
+        return i >= reach && i < reach + FEW_TILE && j >= reach && j < reach + FEW_TILE &&
+               x0 + i - reach < size.width && y0 + j - reach < size.height;
+    };
+    const auto place = [=](int i, int j) {
+        return static_cast<std::size_t>(y0 + j - reach) * pitch + static_cast<std::size_t>(x0 + i - reach);
+    };
+    const std::uint16_t *source = own + few.first * g.plane[octave];
+    int source_pitch = pitch, step = 1;
+    if (few.first == 0) {
+        source = levels + g.offset[octave - 1] + g.intervals * g.plane[octave - 1];
+        source_pitch = static_cast<int>(g.pitch[octave - 1]);
+        step = 2;
+    }
+    for (int j = warp_id(); j < side; j += THREADS / WARP) {
+        const int y = step * reflect_often(y0 + j - reach, size.height);
+        for (int i = lane_id(); i < side; i += WARP) {
+            const int x = step * reflect_often(x0 + i - reach, size.width);
+            const std::uint16_t grey = source[static_cast<std::size_t>(y) * source_pitch + x];
+            tile[j * side + i] = grey;
+            if (few.first == 0 && is_own(i, j)) own[place(i, j)] = grey;
+        }
+    }
+    // Pixels from `margin` on are those of the level.
+    int margin = 0;
+    for (std::uint32_t n = 0; n < few.count; ++n) {
+        const int radius = static_cast<int>(few.radius[n]);
+        const std::uint32_t *const weights = few.weights[n];
+        const int inner = margin + radius;
+        __syncthreads();
+        for (int j = inner + warp_id(); j < side - inner; j += THREADS / WARP) {
+            for (int i = margin + lane_id(); i < side - margin; i += WARP) {
+                const std::uint16_t *const at = tile + j * side + i;
+                std::uint32_t sum = weights[0] * at[0];
+#pragma unroll 4
+                for (int k = 1; k <= radius; ++k) {
+                    sum += weights[k] * (static_cast<std::uint32_t>(at[-k * side]) + at[k * side]);
+                }
+                sums[j * side + i] = sum;
+            }
+        }
+        __syncthreads();
+        std::uint16_t *const out = own + (few.first + 1 + n) * g.plane[octave];
+        for (int j = inner + warp_id(); j < side - inner; j += THREADS / WARP) {
+            for (int i = inner + lane_id(); i < side - inner; i += WARP) {
+                const std::uint32_t *const at = sums + j * side + i;
+                std::uint32_t sum = (1u << 17) + weights[0] * at[0];
+#pragma unroll 4
+                for (int k = 1; k <= radius; ++k) sum += weights[k] * (at[-k] + at[k]);
+                const std::uint16_t grey = static_cast<std::uint16_t>(sum >> 18);
+                tile[j * side + i] = grey;
+                if (is_own(i, j)) out[place(i, j)] = grey;
+            }
+        }
+        margin = inner;
+    }
+}

@@ -1,5 +1,5 @@
 // Nearest and second nearest descriptors by Hamming distance (features::matcher): a warp has two
-// queries in registers, its lanes go through the train descriptors.
+// queries in registers, its lanes go through the train descriptors; several lists in one launch.
 #include "logo.cuh"
 
 using namespace roadloop;
@@ -11,6 +11,16 @@ constexpr unsigned INDEX_BITS = 23, NONE = 0xffffffffu;
 
 struct Match {
     std::uint32_t train, distance, second, second_distance;
+};
+
+constexpr int MOST = 8;
+
+// What the queries are compared with, a list a row of blocks (host: `Lists`).
+struct Lists {
+    const uint4 *train[MOST];
+    const std::uint32_t *count[MOST];
+    const std::uint32_t *groups[MOST];
+    Match *out[MOST];
 };
 
 // Best, its group, and best of any other group, as keys distance << 23 | index.
@@ -44,16 +54,18 @@ __device__ Pair merge(const Pair &a, const Pair &b) {
 
 }  // namespace
 
-// `query_count` and `train_count` lie on the device, so that no host stands between describing and
+// `query_count` and the lists' counts lie on the device, so that no host stands between describing and
 // matching; `groups` may be null: each train descriptor is a group of its own. A distance over 256
 // says that there is none.
 extern "C" __global__ void __launch_bounds__(WARPS * WARP)
-    logo_match(const uint4 *query, const std::uint32_t *query_count, const uint4 *train,
-               const std::uint32_t *train_count, const std::uint32_t *groups, Match *out, std::uint32_t room) {
+    logo_match(const uint4 *query, const std::uint32_t *query_count, Lists lists, std::uint32_t room) {
     const std::uint32_t queries = min(*query_count, room);
     const std::uint32_t first = (blockIdx.x * WARPS + static_cast<std::uint32_t>(warp_id())) * QUERIES;
     if (first >= queries) return;
-    const std::uint32_t n = *train_count;
+    const uint4 *const train = lists.train[blockIdx.y];
+    const std::uint32_t *const groups = lists.groups[blockIdx.y];
+    Match *const out = lists.out[blockIdx.y];
+    const std::uint32_t n = *lists.count[blockIdx.y];
     unsigned q[QUERIES][8];
     Pair pair[QUERIES];
 #pragma unroll

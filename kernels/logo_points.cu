@@ -10,21 +10,25 @@ namespace {
 
 constexpr int TILE_W = 32, TILE_H = 16, THREADS = 256;
 
-// One of the 26 neighbours is in the way; those before in the order (layer, y, x) may be equal.
+// None of the 26 neighbours is in the way; those before in the order (layer, y, x) may be equal.
 template <typename D>
 __device__ bool is_extreme(const D &d, int layer, int y, int x, int v) {
     const int sign = v > 0 ? 1 : -1;
     v *= sign;
+    const auto stands = [&](int l, int j, int i) {
+        const int other = sign * d[layer + l][y + j][x + i];
+        return 9 * l + 3 * j + i < 0 ? v >= other : v > other;
+    };
+    // On a slope one of these is in the way: a warp seldom gets further.
+    if (!stands(0, 0, -1) || !stands(0, 0, 1) || !stands(0, -1, 0) || !stands(0, 1, 0)) return false;
 #pragma unroll
     for (int l = -1; l <= 1; ++l) {
 #pragma unroll
         for (int j = -1; j <= 1; ++j) {
 #pragma unroll
             for (int i = -1; i <= 1; ++i) {
-                const int order = 9 * l + 3 * j + i;
-                if (order == 0) continue;
-                const int other = sign * d[layer + l][y + j][x + i];
-                if (order < 0 ? v < other : v <= other) return false;
+                if (l == 0 && (j == 0 || i == 0)) continue;
+                if (!stands(l, j, i)) return false;
             }
         }
     }
@@ -123,11 +127,12 @@ struct Cells {
     std::uint32_t budget;
 };
 
-// A thread a candidate. Those that rest at one pixel are the same point: the first claims it.
+// A thread a candidate. Those that rest at one pixel are the same point: the first claims it. `usable` is
+// 0 at pixels of the image where no point may be; null: anywhere.
 extern "C" __global__ void __launch_bounds__(128)
     logo_refine(Geometry g, Cells cells, const Region *region, const std::uint16_t *levels,
                 const std::uint32_t *candidates, float least, float edge, std::uint32_t *claims, std::uint64_t *keys,
-                std::uint32_t *cell_of, Counts *counts) {
+                std::uint32_t *cell_of, Counts *counts, const std::uint8_t *usable) {
     const Region r = *region;
     const std::uint32_t n = counts->candidates;
     for (std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
@@ -144,6 +149,15 @@ extern "C" __global__ void __launch_bounds__(128)
             if (step == Step::moved && !inside) step = Step::rejected;
         }
         if (step != Step::accepted) continue;
+        if (usable != nullptr) {
+            const float distance = octave_step(g, place.octave);
+            const auto nearest = [](float v, std::uint32_t side) {
+                return min(static_cast<std::uint32_t>(fmaxf(v + 0.5f, 0.0f)), side - 1);
+            };
+            const std::uint32_t column = r.x + nearest((static_cast<float>(x) + point.x) * distance, r.width);
+            const std::uint32_t row = r.y + nearest((static_cast<float>(y) + point.y) * distance, r.height);
+            if (usable[static_cast<std::size_t>(row) * g.image_pitch + column] == 0) continue;
+        }
         const std::uint32_t width = static_cast<std::uint32_t>(place.size.width);
         const std::uint32_t height = static_cast<std::uint32_t>(place.size.height);
         const std::uint32_t at = (static_cast<std::uint32_t>(layer - 1) * height + static_cast<std::uint32_t>(y)) * width +

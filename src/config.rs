@@ -265,11 +265,12 @@ impl Config {
 
     /// Every path in it.
     fn paths(&mut self) -> impl Iterator<Item = &mut PathBuf> {
-        let mask = match &mut self.input.mask {
-            Some(MaskSource::Picture(mask)) => Some(mask),
-            _ => None,
-        };
-        mask.into_iter()
+        let masks = [&mut self.input.mask, &mut self.mono.mask].into_iter();
+        masks
+            .filter_map(|mask| match mask {
+                Some(MaskSource::Picture(mask)) => Some(mask),
+                _ => None,
+            })
             .chain(&mut self.foreground.snapshot)
             .chain(&mut self.logo.templates)
             .chain(&mut self.calibration.file)

@@ -108,6 +108,7 @@ pub struct Live {
     rectification: Option<Rectification>,
     mask: Option<Mask>,
     models: Models,
+    mono_mask: Option<Mask>,
     background: Option<Vec<u8>>,
 }
 
@@ -139,6 +140,7 @@ impl Live {
             rectification,
             mask: None,
             models: Models::default(),
+            mono_mask: None,
             background: None,
         })
     }
@@ -147,6 +149,13 @@ impl Live {
     #[must_use]
     pub fn with_mask(mut self, mask: Option<Mask>) -> Self {
         self.mask = mask;
+        self
+    }
+
+    /// Never uses the pixels of the mono image that are 0 in `mask`.
+    #[must_use]
+    pub fn with_mono_mask(mut self, mask: Option<Mask>) -> Self {
+        self.mono_mask = mask;
         self
     }
 
@@ -184,7 +193,12 @@ impl Live {
             (rectification, shape)
         });
         let foreground = config.wants_foreground(stereo.is_none());
-        Parts::new(street, mono, foreground, &self.models)
+        Parts::new(
+            street,
+            mono.map(|(kind, size)| (kind, size, self.mono_mask.clone())),
+            foreground,
+            &self.models,
+        )
     }
 
     /// Whether there is nothing to compute.

@@ -155,7 +155,8 @@ impl<'a> Replay<'a> {
             };
             (rectification, shape)
         });
-        let mono = segment.mono.as_ref().map(|m| (m.kind, m.size));
+        let mono = segment.mono.as_ref();
+        let mono = mono.map(|m| (m.kind, m.size, m.mask.clone()));
         let foreground = config.wants_foreground(self.drive.is_mono());
         Parts::new(street, mono, foreground, &self.models)
     }
@@ -165,6 +166,9 @@ impl<'a> Replay<'a> {
     pub fn calib_hash(&self) -> u64 {
         let mut hash = Xxh3::new();
         for (segment, r) in self.drive.segments().iter().zip(&self.rectifications) {
+            for usable in (segment.mono.iter().flat_map(|m| &m.mask)).flat_map(Image::pixels) {
+                hash.update(&[*usable]);
+            }
             let (Some(stereo), Some(r)) = (&segment.stereo, r) else {
                 continue;
             };

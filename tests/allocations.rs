@@ -155,6 +155,7 @@ fn mono_shape(kind: PixelKind) -> MonoShape {
         size: SIZE,
         foreground: true,
         logos: Some(logos()),
+        mask: None,
     }
 }
 

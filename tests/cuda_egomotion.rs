@@ -7,7 +7,7 @@ mod gpu;
 use gpu::{device, host, random, setup};
 use roadloop::{
     cuda::*,
-    frame::{self, Image, MonoImage, MotionState, PixelKind, Rgb, Size},
+    frame::{self, Image, Mask, MonoImage, MotionState, PixelKind, Rgb, Size},
     maths::random::hash,
     picture::{self, Picture},
     source::synth::{self, Street},
@@ -27,6 +27,7 @@ gpu_tests![
     every_shape_and_kind_gives_the_same_motions,
     every_state_comes_at_the_same_frame,
     parameters_count_alike,
+    masked_pixels_count_alike,
     a_thousand_runs_give_one_motion,
     small_motions; always: the_host_lays_the_motion_out_as_the_kernels
 ];
@@ -70,11 +71,15 @@ struct Both {
 
 impl Both {
     fn new(params: &Params, kind: PixelKind, size: Size) -> Self {
+        Self::with_mask(params, kind, size, None)
+    }
+
+    fn with_mask(params: &Params, kind: PixelKind, size: Size, mask: Option<&Mask>) -> Self {
         let (context, stream) = setup();
         let black = bytes(&MonoImage::new(kind, size));
         Self {
-            gpu: Plan::new(&context, params, kind, size).unwrap(),
-            cpu: cpu::Plan::new(params, kind, size).unwrap(),
+            gpu: Plan::with_mask(&context, params, kind, size, mask).unwrap(),
+            cpu: cpu::Plan::with_mask(params, kind, size, mask).unwrap(),
             image: device(&context, &stream, &black),
             speed: device(&context, &stream, &[0f32]),
             out: device(&context, &stream, &[Motion::default()]),
@@ -347,6 +352,36 @@ fn parameters_count_alike() {
             };
             let what = format!("round {round}, frame {i}: {params:?}");
             both.same(&MonoImage::Grey8(image), None, &what);
+        }
+    }
+}
+
+fn masked_pixels_count_alike() {
+    for (w, h) in [(20, 20), (67, 101), (321, 243), (640, 480)] {
+        let size = Size::new(w, h);
+        let mask = Image::from_fn(w, h, |x, y| {
+            let spot = x / 40 % 3 == 1 && y / 30 % 3 == 1;
+            u8::from(!(spot || 5 * y > 4 * h + x / 8)) * 9
+        });
+        for kind in [PixelKind::Grey8, PixelKind::Grey16, PixelKind::Rgb8] {
+            let mut both = Both::with_mask(&Params::default(), kind, size, Some(&mask));
+            for t in 0..10u32 {
+                let (dx, dy) = (hash(1, t, 0) % 4, hash(1, t, 1) % 3);
+                let grey = |x: usize, y: usize| {
+                    let (u, v) = (x as u32 + dx, y as u32 + dy);
+                    (30 + hash(2, u / 7, v / 6) % 190) as u8
+                };
+                let image = match kind {
+                    PixelKind::Grey8 => MonoImage::Grey8(Image::from_fn(w, h, grey)),
+                    PixelKind::Grey16 => {
+                        MonoImage::Grey16(Image::from_fn(w, h, |x, y| u16::from(grey(x, y)) << 8))
+                    }
+                    PixelKind::Rgb8 => {
+                        MonoImage::Rgb8(Image::from_fn(w, h, |x, y| [grey(x, y), grey(y, x), 99]))
+                    }
+                };
+                both.same(&image, None, &format!("{size} {kind:?} frame {t}"));
+            }
         }
     }
 }

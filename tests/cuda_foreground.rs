@@ -26,6 +26,7 @@ gpu_tests![
     a_moving_camera_is_followed_alike,
     steps_of_the_gain_are_evened_out_alike,
     known_foreground_counts_alike,
+    masked_pixels_count_alike,
     rates_and_snapshots_count_alike,
     a_captured_frame_follows_the_frames_before,
     buffers_of_other_sizes_are_refused,
@@ -122,11 +123,15 @@ struct Both {
 
 impl Both {
     fn new(params: &Params, kind: PixelKind, size: Size) -> Self {
+        Self::with_mask(params, kind, size, None)
+    }
+
+    fn with_mask(params: &Params, kind: PixelKind, size: Size, mask: Option<&Mask>) -> Self {
         let (context, stream) = setup();
         let image = bytes(&MonoImage::new(kind, size));
         Self {
-            gpu: Plan::new(&context, params, kind, size).unwrap(),
-            cpu: cpu::Plan::new(params, kind, size).unwrap(),
+            gpu: Plan::with_mask(&context, params, kind, size, mask).unwrap(),
+            cpu: cpu::Plan::with_mask(params, kind, size, mask).unwrap(),
             out: Foreground::new(size),
             image: device(&context, &stream, &image),
             mask: device(&context, &stream, &vec![9u8; size.area()]),
@@ -352,6 +357,37 @@ fn known_foreground_counts_alike() {
     }
 }
 
+/// At rest, shaken, and with pixels that are known too.
+fn masked_pixels_count_alike() {
+    for (w, h) in [(101, 33), (128, 96), (17, 5), (3, 70)] {
+        let size = Size::new(w, h);
+        let mut noise = random(5);
+        let mask = Image::from_fn(w, h, |x, y| {
+            let speck = noise.next().unwrap().is_multiple_of(40);
+            u8::from(!(speck || 3 * y > 2 * h + x / 4)) * 7
+        });
+        for kind in KINDS {
+            let mut both = Both::with_mask(&quick(), kind, size, Some(&mask));
+            let mut scene = Scene::new(kind, size, 2);
+            for t in 0..24u64 {
+                let mut motion = frame::Motion::of(MotionState::Still);
+                if t >= 10 {
+                    let step = [(1, 0), (0, 1), (-1, 0), (0, -1)][t as usize % 4];
+                    scene.shift = (scene.shift.0 + step.0, scene.shift.1 + step.1);
+                    motion = frame::Motion::of(MotionState::SmallMotion);
+                    motion.homography[2] = -step.0 as f32 + 0.04;
+                    motion.homography[5] = -step.1 as f32;
+                }
+                let known = Image::from_fn(w, h, |x, _| u8::from(x % 9 < 3));
+                let known = (t % 4 == 1).then_some(&known);
+                both.frame(&scene.picture(t), &motion, known);
+                let hidden = both.out.mask.pixels().zip(mask.pixels());
+                assert!(hidden.filter(|p| *p.1 == 0).all(|p| *p.0 == 0));
+            }
+        }
+    }
+}
+
 fn rates_and_snapshots_count_alike() {
     let size = Size::new(77, 40);
     for kind in KINDS {
@@ -468,7 +504,7 @@ fn small_masks() {
         for (size, median_px) in [
             (Size::new(67, 41), 5),
             (Size::new(130, 9), 3),
-            (Size::new(33, 17), 1),
+            (Size::new(33, 17), 0),
         ] {
             let params = Params {
                 median_px,

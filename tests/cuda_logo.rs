@@ -23,8 +23,10 @@ gpu_tests![
     parameters_count_alike,
     noise_overflows_alike,
     regions_are_images_of_their_own,
+    masked_points_are_left_out_alike,
     a_hundred_runs_of_a_graph_give_one_result,
     matches_are_the_same,
+    lists_side_by_side_are_matched_as_alone,
     a_frame_is_matched_without_the_host,
     small_marks; always:
     the_host_lays_structs_out_as_the_kernels,
@@ -109,6 +111,52 @@ fn check(params: &FeatureParams, image: &Image<u8>) -> usize {
         assert_same(&out, &expected, &format!("{size}, run {run}, {params:?}"));
     }
     expected.keypoints.len()
+}
+
+fn masked_points_are_left_out_alike() {
+    let (context, stream) = setup();
+    let upsample = FeatureParams {
+        sigma0: 1.6,
+        upsample: true,
+        cell_px: 64,
+        ..FeatureParams::default()
+    };
+    for (params, size) in [
+        (FeatureParams::default(), Size::new(401, 307)),
+        (FeatureParams::default(), Size::new(33, 40)),
+        (upsample, Size::new(320, 240)),
+    ] {
+        let image = picture(size, 3);
+        let mask = Image::from_fn(size.width, size.height, |x, y| {
+            u8::from((x / 23 + y / 19) % 3 != 0)
+        });
+        let mut all = Features::new(&params);
+        let mut expected = Features::new(&params);
+        let mut reference = cpu::Plan::new(&params, size).unwrap();
+        reference.run(&image, &mut all);
+        let input = Input {
+            image: &image,
+            region: None,
+            mask: Some(&mask),
+        };
+        reference.run(input, &mut expected);
+        assert!(expected.found < all.found);
+        let plan = Plan::with_mask(&context, &params, size, Some(&mask)).unwrap();
+        let pixels: Vec<u8> = image.pixels().copied().collect();
+        let pixels = device(&context, &stream, &pixels);
+        plan.enqueue(&stream, &pixels).unwrap();
+        let mut out = Features::new(&params);
+        plan.found().download(&stream, &mut out).unwrap();
+        assert_same(&out, &expected, &format!("{size}, masked"));
+    }
+    let wrong = Plan::with_mask(
+        &context,
+        &FeatureParams::default(),
+        Size::new(64, 64),
+        Some(&Image::new(3, 2)),
+    );
+    let said = wrong.err().unwrap().to_string();
+    assert!(said.contains("pixels of the mask"), "{said}");
 }
 
 fn what_is_for_the_cpu_is_refused() {
@@ -414,6 +462,53 @@ fn a_frame_is_matched_without_the_host() {
     assert!(query.len() > 100);
     let found = host(&stream, &out, Match::default());
     same_matches(&found[..query.len()], &query, &train[..700], None);
+}
+
+/// More lists than a launch has room for, of several lengths, with groups and without.
+fn lists_side_by_side_are_matched_as_alone() {
+    let (context, stream) = setup();
+    let image = picture(Size::new(320, 240), 4);
+    let params = FeatureParams::default();
+    let plan = Plan::new(&context, &params, image.size()).unwrap();
+    let matcher = Matcher::new(&context).unwrap();
+    let pixels: Vec<u8> = image.pixels().copied().collect();
+    plan.enqueue(&stream, &device(&context, &stream, &pixels))
+        .unwrap();
+    let mut features = Features::new(&params);
+    plan.found().download(&stream, &mut features).unwrap();
+    let query: Vec<[u32; 8]> = features.descriptors.iter().map(|d| d.0).collect();
+    assert!(query.len() > 100);
+    let empty = vec![Match::default(); params.capacity()];
+    let lists: Vec<_> = (0..11usize)
+        .map(|n| {
+            let train = descriptors(2 + 97 * n, n as u64, u32::MAX);
+            let groups: Vec<u32> = (0..train.len() as u32).map(|i| i / 3).collect();
+            let on_device = (
+                device(&context, &stream, &train),
+                device(&context, &stream, &groups),
+                device(&context, &stream, &[train.len() as u32]),
+                device(&context, &stream, &empty),
+            );
+            (train, groups, on_device)
+        })
+        .collect();
+    let given: Vec<_> = (lists.iter().enumerate())
+        .map(|(n, (_, _, (descriptors, groups, count, out)))| {
+            let groups = (n % 3 != 1).then_some(groups);
+            let train = Train {
+                descriptors,
+                count,
+                groups,
+            };
+            (train, out)
+        })
+        .collect();
+    matcher.enqueue_all(&stream, plan.found(), &given).unwrap();
+    for (n, (train, groups, (.., out))) in lists.iter().enumerate() {
+        let found = host(&stream, out, Match::default());
+        let groups = (n % 3 != 1).then_some(&groups[..]);
+        same_matches(&found[..query.len()], &query, train, groups);
+    }
 }
 
 /// Every kernel, small enough for the sanitizers.

@@ -372,6 +372,7 @@ fn shape(kind: PixelKind, size: Size) -> MonoShape {
         size,
         foreground: true,
         logos: Some(templates()),
+        mask: None,
     }
 }
 

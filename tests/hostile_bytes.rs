@@ -163,6 +163,7 @@ fn learnt() -> CpuMono {
         size: SMALL,
         foreground: true,
         logos: None::<std::sync::Arc<Templates>>,
+        mask: None,
     };
     CpuMono::new(&config, &shape).unwrap()
 }

@@ -107,6 +107,7 @@ fn run(mono: bool) -> Results {
         size: SIZE,
         foreground: true,
         logos: None,
+        mask: None,
     };
     shape.furnish(&mut slot);
     let mut backend = Chain::new(Some(street), Some(CpuMono::new(&config, &shape).unwrap()));

@@ -11,7 +11,7 @@ use super::{
     Failure,
     computer::{BackendChoice, Computer},
     failure::say,
-    replay::{background, configuration},
+    replay::{background, configuration, configured_forest},
     run::rig,
 };
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
     },
     config::Config,
     frame::{FrameId, FrameResult, Gap, Size},
-    frame_loop::{Clock, Monitor, MonotonicClock, Publish},
+    frame_loop::{Clock, Models, Monitor, MonotonicClock, Publish},
     live::Live,
     realtime::Realtime,
     sink::{
@@ -211,13 +211,16 @@ fn latency(args: &LatencyArgs, config: &Config, stop: &AtomicBool) -> Result<Rep
     if let Some((size, _)) = shape.stereo {
         config.check_size(size).map_err(Failure::config)?;
     }
-    let templates = match &config.logo.templates {
-        Some(path) => Some(Arc::new(Templates::read(path)?)),
-        None => None,
+    let models = Models {
+        logos: match &config.logo.templates {
+            Some(path) => Some(Arc::new(Templates::read(path)?)),
+            None => None,
+        },
+        forest: configured_forest(config)?.map(Arc::new),
     };
     let live = Live::new(shape, rig(config, &source)?)?
         .with_mask(mask)
-        .with_logos(templates)
+        .with_models(models)
         .with_background(background(config)?);
     if live.is_idle(config) {
         return Err(Failure::config(

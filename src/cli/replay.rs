@@ -423,14 +423,16 @@ fn check_inputs(args: &Args, config: &Config, drive: &Drive) -> Result<(), Failu
         .flatten()
         .chain(pictures)
         .collect();
-    let mask = match &config.input.mask {
-        Some(MaskSource::Picture(path)) => Some(path.as_path()),
+    let picture = |mask: &Option<MaskSource>| match mask {
+        Some(MaskSource::Picture(path)) => Some(path.clone()),
         _ => None,
     };
+    let masks = [picture(&config.input.mask), picture(&config.mono.mask)];
     let files = [
         args.config.as_deref(),
         args.calib.as_deref(),
-        mask,
+        masks[0].as_deref(),
+        masks[1].as_deref(),
         config.logo.templates.as_deref(),
         config.foreground.snapshot.as_deref(),
         config.forest.model.as_deref(),

@@ -33,7 +33,7 @@ use crate::{
     source::{
         FaultInjector, LiveSource, SourceKind, SyntheticCameras,
         cameras::{Cameras, CamerasError},
-        mask_of,
+        mask_of, mono_mask_of,
     },
     stage::logo::Templates,
 };
@@ -215,6 +215,10 @@ fn attend(
         Some((size, _)) => mask_of(&config.input, size)?,
         None => None,
     };
+    let mono_mask = match shape.mono {
+        Some((_, size)) => mono_mask_of(&config.mono, size)?,
+        None => None,
+    };
     models.forest = configured_forest(config)?.map(Arc::new);
     if models.forest.is_some() && shape.stereo.is_none() {
         log::warn!("a mono camera alone: nothing is labelled, that needs stereo pictures");
@@ -223,6 +227,7 @@ fn attend(
     let config_hash = hash_with(config, &models, background.as_deref());
     let live = Live::new(shape, rig(config, &source)?)?
         .with_mask(mask)
+        .with_mono_mask(mono_mask)
         .with_models(models)
         .with_background(background);
     if live.is_idle(config) {

@@ -11,7 +11,7 @@ use crate::{
         Arena, ArenaLayout, Context, DeviceBuffer, Event, GpuError, GraphExec, Pinned, Priority,
         Stream,
     },
-    frame::{FrameResult, Image, MonoImage, PixelKind, Size},
+    frame::{FrameResult, Image, Mask, MonoImage, Size},
     stage::{
         Stage as _,
         device::Motion,
@@ -68,7 +68,7 @@ impl CudaMono {
         let (mut units, mut device_bytes) = (Vec::new(), 0);
         let mut still = None;
         if shape.foreground {
-            let made = Still::new(context, config, shape.kind, shape.size)?;
+            let made = Still::new(context, config, shape)?;
             device_bytes += made.device_bytes;
             still = Some(made);
             units.push(STILL);
@@ -77,14 +77,15 @@ impl CudaMono {
         if let Some(templates) = &shape.logos {
             let templates = Arc::clone(templates);
             let (params, size) = (&config.logo, shape.size);
+            let mask = shape.mask.as_ref();
             let features = &params.features;
             let on_host = features.mode == Mode::Paper || features.max_keypoints > MAX_KEYPOINTS;
             logo = Some(if on_host {
                 log::info!("logos are looked for on the CPU: the GPU has not this mode");
-                let plan = logo::cpu::Plan::new(params, templates, shape.kind, size)?;
+                let plan = logo::cpu::Plan::with_mask(params, templates, shape.kind, size, mask)?;
                 Logo::Host(Box::new(plan))
             } else {
-                let made = Marks::new(context, params, templates, size)?;
+                let made = Marks::new(context, params, templates, size, mask)?;
                 device_bytes += made.device_bytes;
                 Logo::Device(Box::new(made))
             });
@@ -258,14 +259,13 @@ struct Still {
 }
 
 impl Still {
-    fn new(
-        context: &Context,
-        config: &Config,
-        kind: PixelKind,
-        size: Size,
-    ) -> Result<Self, ChainError> {
-        let egomotion = egomotion::cuda::Plan::new(context, &config.egomotion, kind, size)?;
-        let foreground = foreground::cuda::Plan::new(context, &config.foreground, kind, size)?;
+    fn new(context: &Context, config: &Config, shape: &MonoShape) -> Result<Self, ChainError> {
+        let MonoShape { kind, size, .. } = *shape;
+        let mask = shape.mask.as_ref();
+        let egomotion =
+            egomotion::cuda::Plan::with_mask(context, &config.egomotion, kind, size, mask)?;
+        let foreground =
+            foreground::cuda::Plan::with_mask(context, &config.foreground, kind, size, mask)?;
         let area = size.area();
         let bytes = area * egomotion::cuda::bytes_a_pixel(kind);
         let mut layout = ArenaLayout::new();
@@ -390,9 +390,10 @@ impl Marks {
         params: &logo::Params,
         templates: Arc<Templates>,
         size: Size,
+        mask: Option<&Mask>,
     ) -> Result<Self, ChainError> {
-        let follower = Follower::new(params, Arc::clone(&templates), size)?;
-        let features = features::cuda::Plan::new(context, &params.features, size)?;
+        let follower = Follower::with_mask(params, Arc::clone(&templates), size, mask)?;
+        let features = features::cuda::Plan::with_mask(context, &params.features, size, mask)?;
         let gpu = |e: GpuError| ChainError::from(e.in_stage("logo"));
         let matcher = Matcher::new(context).map_err(gpu)?;
         let list = templates.list();
@@ -443,6 +444,7 @@ impl Marks {
                 stream.copy_to_device(&host_picture, &picture)?;
                 features.enqueue(stream, &picture)?;
                 let found = features.found();
+                let mut lists = Vec::new();
                 for (i, (descriptors, groups, count)) in on_device.iter().enumerate() {
                     // With fewer there is no second to compare with.
                     if descriptors.len() < 2 {
@@ -453,9 +455,10 @@ impl Marks {
                         count,
                         groups: Some(groups),
                     };
-                    let out = matches.slice(i * capacity..(i + 1) * capacity)?;
-                    matcher.enqueue(stream, found, train, &out)?;
+                    lists.push((train, matches.slice(i * capacity..(i + 1) * capacity)?));
                 }
+                let lists: Vec<_> = lists.iter().map(|(train, out)| (*train, out)).collect();
+                matcher.enqueue_all(stream, found, &lists)?;
                 stream.copy_to_host(&found.counts, &host_counts)?;
                 stream.copy_to_host(&found.keypoints, &host_keypoints)?;
                 stream.copy_to_host(&matches, &host_matches)

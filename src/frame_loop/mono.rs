@@ -4,7 +4,8 @@ use std::{mem, sync::Arc};
 use crate::{
     config::Config,
     frame::{
-        Foreground, FrameResult, Image, Logos, MonoImage, Motion, MotionState, PixelKind, Size,
+        Foreground, FrameResult, Image, Logos, Mask, MonoImage, Motion, MotionState, PixelKind,
+        Size,
     },
     stage::{
         Stage as _, egomotion,
@@ -28,6 +29,9 @@ pub struct MonoShape {
     pub foreground: bool,
     /// The logos that are looked for.
     pub logos: Option<Arc<Templates>>,
+    /// Pixels that may be used: those that are 0 are neither foreground nor part of a logo, and say
+    /// nothing of how the camera moves.
+    pub mask: Option<Mask>,
 }
 
 impl MonoShape {
@@ -50,8 +54,16 @@ impl MonoShape {
             size,
             foreground,
             logos,
+            mask: None,
         };
         (!shape.is_idle()).then_some(shape)
+    }
+
+    /// Never uses the pixels that are 0 in the mask.
+    #[must_use]
+    pub fn with_mask(mut self, mask: Option<Mask>) -> Self {
+        self.mask = mask;
+        self
     }
 
     /// Whether there is anything to compute.
@@ -97,19 +109,21 @@ impl CpuMono {
     /// When a stage can't work with its parameters or this shape.
     pub fn new(config: &Config, shape: &MonoShape) -> Result<Self, ChainError> {
         let MonoShape { kind, size, .. } = *shape;
+        let mask = shape.mask.as_ref();
         let mut units = Vec::new();
         let mut still = None;
         if shape.foreground {
             still = Some((
-                egomotion::cpu::Plan::new(&config.egomotion, kind, size)?,
-                foreground::cpu::Plan::new(&config.foreground, kind, size)?,
+                egomotion::cpu::Plan::with_mask(&config.egomotion, kind, size, mask)?,
+                foreground::cpu::Plan::with_mask(&config.foreground, kind, size, mask)?,
             ));
             units.push(STILL);
         }
         let mut logo = None;
         if let Some(templates) = &shape.logos {
             let templates = Arc::clone(templates);
-            logo = Some(logo::cpu::Plan::new(&config.logo, templates, kind, size)?);
+            let plan = logo::cpu::Plan::with_mask(&config.logo, templates, kind, size, mask)?;
+            logo = Some(plan);
             units.push(LOGO);
         }
         Ok(Self { still, logo, units })

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use crate::{
     calib::Rectification,
     config::Config,
-    frame::{PixelKind, Size},
-    stage::{forest::Forest, logo::Templates},
+    frame::{Mask, PixelKind, Size},
+    stage::{forest::Forest, logo::Templates, rectify::usable_pixels},
 };
 
 use super::{
@@ -42,17 +42,26 @@ pub struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Of frames with stereo images of this shape, mono images of this kind and size, or both.
+    /// Of frames with stereo images of this shape, mono images of this kind and size (and of
+    /// these usable pixels), or both.
     pub fn new(
         street: Option<(&'a Rectification, Shape)>,
-        mono: Option<(PixelKind, Size)>,
+        mono: Option<(PixelKind, Size, Option<Mask>)>,
         foreground: bool,
         models: &Models,
     ) -> Self {
         let stereo = street.as_ref().map(|(_, shape)| (shape.size, shape.colour));
         let labels = street.as_ref().zip(models.forest.as_ref());
+        let (mono, mask) = match (mono, &street) {
+            (Some((kind, size, mask)), _) => (Some((kind, size)), mask),
+            (None, Some((rectification, shape))) => {
+                (None, usable_pixels(rectification, shape.mask.as_ref()))
+            }
+            (None, None) => (None, None),
+        };
+        let mono = MonoShape::of(mono, stereo, foreground, models.logos.clone());
         Self {
-            mono: MonoShape::of(mono, stereo, foreground, models.logos.clone()),
+            mono: mono.map(|shape| shape.with_mask(mask)),
             labels: labels.map(|((rectification, shape), forest)| LabelShape {
                 size: shape.size,
                 colour: shape.colour,

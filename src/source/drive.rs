@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    DriveKind, DriveOptions, FrameFiles, InputConfig, SourceError, StereoFiles,
+    DriveKind, DriveOptions, FrameFiles, InputConfig, MonoConfig, SourceError, StereoFiles,
     layout::{self, Layout, OwnCalibration, Times},
     mcap::{self, Recording},
     options::MaskSource,
@@ -61,6 +61,8 @@ pub struct MonoSegment {
     pub kind: PixelKind,
     /// Their size, after crop and scale.
     pub size: Size,
+    /// `[mono] mask`: which pixels of the images may be used (0 = never).
+    pub mask: Option<Mask>,
     pub(super) file_size: Size,
     pub(super) prepare: Prepare,
 }
@@ -220,7 +222,7 @@ impl Drive {
         }
         let (file_size, colour) = first_frame(stereo[0], self.stored)?;
         let mut rigs = Rigs::new(options, calibration, range.start, pair)?;
-        let masks = Masks::new(options)?;
+        let masks = Masks::new("input", options.input.mask.as_ref())?;
         let mut segments: Vec<Segment> = Vec::new();
         let mut files_rig: Option<Rig> = None;
         let mut size = file_size;
@@ -355,11 +357,15 @@ impl Drive {
 /// # Errors
 /// When its picture can't be read or has another size.
 pub fn mask_of(input: &InputConfig, size: Size) -> Result<Option<Mask>, SourceError> {
-    let options = DriveOptions {
-        input: input.clone(),
-        ..DriveOptions::default()
-    };
-    Masks::new(&options)?.of(size, &input.prepare(size)?)
+    Masks::new("input", input.mask.as_ref())?.of(size, &input.prepare(size)?)
+}
+
+/// The mask of `[mono]` for images of this size that are neither cut nor made smaller.
+///
+/// # Errors
+/// As [`mask_of`].
+pub fn mono_mask_of(mono: &MonoConfig, size: Size) -> Result<Option<Mask>, SourceError> {
+    Masks::new("mono", mono.mask.as_ref())?.of(size, &mono.prepare(size)?)
 }
 
 /// What becomes of pictures of this size.
@@ -399,6 +405,7 @@ fn mono_segment(options: &DriveOptions, path: &Path) -> Result<MonoSegment, Sour
             Picture::Rgb8(_) => PixelKind::Rgb8,
         },
         size: prepare.size(),
+        mask: Masks::new("mono", options.mono.mask.as_ref())?.of(file_size, &prepare)?,
         file_size,
         prepare,
     })
@@ -600,22 +607,30 @@ pub(super) fn read_rig(path: &Path, pair: calib::Pair) -> Result<Rig, SourceErro
     Ok(calib::read(path, pair)?)
 }
 
-/// The masks of `[input]`, for pictures of each size.
-pub(super) enum Masks {
-    None,
+/// The masks of `[input]` or `[mono]`, for pictures of each size.
+pub(super) struct Masks {
+    section: &'static str,
+    from: Given,
+}
+
+enum Given {
+    Nothing,
     Polygons(Vec<Vec<[f64; 2]>>),
     Picture(PathBuf, Mask),
 }
 
 impl Masks {
-    pub(super) fn new(options: &DriveOptions) -> Result<Self, SourceError> {
-        Ok(match &options.input.mask {
-            None => Self::None,
-            Some(MaskSource::Polygon(polygon)) => Self::Polygons(vec![polygon.clone()]),
-            Some(MaskSource::Polygons(polygons)) => Self::Polygons(polygons.clone()),
+    pub(super) fn new(
+        section: &'static str,
+        mask: Option<&MaskSource>,
+    ) -> Result<Self, SourceError> {
+        let from = match mask {
+            None => Given::Nothing,
+            Some(MaskSource::Polygon(polygon)) => Given::Polygons(vec![polygon.clone()]),
+            Some(MaskSource::Polygons(polygons)) => Given::Polygons(polygons.clone()),
             Some(MaskSource::Picture(path)) => {
                 let picture = picture::read(path)
-                    .map_err(|e| mask_error(format!("{}: {e}", path.display())))?;
+                    .map_err(|e| mask_error(section, format!("{}: {e}", path.display())))?;
                 let Size { width, height } = picture.size();
                 let used = |used: bool| if used { 255 } else { 0 };
                 let mask = match &picture {
@@ -627,42 +642,44 @@ impl Masks {
                         Mask::from_fn(width, height, |x, y| used(i.get(x, y) != [0; 3]))
                     }
                 };
-                Self::Picture(path.clone(), mask)
+                Given::Picture(path.clone(), mask)
             }
-        })
+        };
+        Ok(Self { section, from })
     }
 
     pub(super) fn of(&self, size: Size, prepare: &Prepare) -> Result<Option<Mask>, SourceError> {
-        match self {
-            Self::None => Ok(None),
-            Self::Polygons(polygons) => {
-                Ok(Some(told(prepare.mask(&mask_of_polygons(size, polygons)))))
+        let section = self.section;
+        let prepared = |mask: &Mask| Ok(Some(told(section, prepare.mask(mask))));
+        match &self.from {
+            Given::Nothing => Ok(None),
+            Given::Polygons(polygons) => prepared(&mask_of_polygons(size, polygons)),
+            Given::Picture(_, mask) if mask.size() == size => prepared(mask),
+            Given::Picture(path, mask) => {
+                let whose = if section == "mono" { "mono" } else { "left" };
+                let (path, found) = (path.display(), mask.size());
+                let text = format!("{path}: {found} px, but the {whose} pictures have {size} px");
+                Err(mask_error(section, text))
             }
-            Self::Picture(_, mask) if mask.size() == size => Ok(Some(told(prepare.mask(mask)))),
-            Self::Picture(path, mask) => Err(mask_error(format!(
-                "{}: {} px, but the left pictures have {size} px",
-                path.display(),
-                mask.size()
-            ))),
         }
     }
 }
 
 /// A mask that leaves little is rather one the wrong way round.
-fn told(mask: Mask) -> Mask {
+fn told(section: &'static str, mask: Mask) -> Mask {
     let masked = mask.pixels().filter(|m| **m == 0).count();
     if 2 * masked > mask.size().area() {
         log::warn!(
-            "input.mask: {} % of the picture is masked; in a PNG 0 is masked, all else is used",
+            "{section}.mask: {} % of the picture is masked; in a PNG 0 is masked, all else is used",
             100 * masked / mask.size().area()
         );
     }
     mask
 }
 
-fn mask_error(text: String) -> SourceError {
+fn mask_error(section: &'static str, text: String) -> SourceError {
     SourceError::Config {
-        section: "input",
+        section,
         key: "mask",
         text,
     }

@@ -38,7 +38,7 @@ mod synthetic;
 
 pub use decode::frame_set;
 pub use describe::describe;
-pub use drive::{Drive, MonoSegment, Segment, StereoSegment, mask_of};
+pub use drive::{Drive, MonoSegment, Segment, StereoSegment, mask_of, mono_mask_of};
 pub use error::{ExitKind, SourceError};
 pub use fault::{FaultConfig, FaultInjector};
 pub use layout::{DriveKind, FrameFiles, MonoFile, StereoFiles, number_of};

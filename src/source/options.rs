@@ -128,7 +128,7 @@ fn is_cameras(kind: &SourceKind) -> bool {
 }
 
 /// `[mono]`: the mono camera, beside a stereo camera or alone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MonoConfig {
     /// How far in time from a stereo frame its mono picture may be, us, 0 to 10000000; without,
@@ -140,6 +140,10 @@ pub struct MonoConfig {
     pub crop: Option<Crop>,
     /// Averages `n` x `n` pixels to one, 1 to 8, as [`InputConfig::scale_down`].
     pub scale_down: usize,
+    /// Pixels never to be used, as [`InputConfig::mask`], in the coordinates of the mono picture
+    /// files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mask: Option<MaskSource>,
 }
 
 impl Default for MonoConfig {
@@ -148,6 +152,7 @@ impl Default for MonoConfig {
             tolerance_us: None,
             crop: None,
             scale_down: 1,
+            mask: None,
         }
     }
 }
@@ -170,7 +175,8 @@ impl MonoConfig {
                 format!("{us}, expected 0 to 10000000"),
             );
         }
-        scale_and_crop("mono", self.scale_down, self.crop)
+        scale_and_crop("mono", self.scale_down, self.crop)?;
+        polygons("mono", self.mask.as_ref())
     }
 }
 
@@ -220,6 +226,29 @@ fn refuse<T>(section: &'static str, key: &'static str, text: String) -> Result<T
     Err(SourceError::Config { section, key, text })
 }
 
+/// Refuses outlines that are none.
+fn polygons(section: &'static str, mask: Option<&MaskSource>) -> Result<(), SourceError> {
+    let polygons = match mask {
+        Some(MaskSource::Polygon(polygon)) => std::slice::from_ref(polygon),
+        Some(MaskSource::Polygons(polygons)) => polygons,
+        _ => &[],
+    };
+    for polygon in polygons {
+        if polygon.len() < 3 {
+            let text = format!("a polygon of {} points, expected 3 or more", polygon.len());
+            return refuse(section, "mask", text);
+        }
+        if let Some([x, y]) = polygon
+            .iter()
+            .find(|p| p.iter().any(|c| !c.is_finite() || c.abs() > 1e6))
+        {
+            let text = format!("a point at [{x}, {y}], expected -1000000 to 1000000");
+            return refuse(section, "mask", text);
+        }
+    }
+    Ok(())
+}
+
 impl InputConfig {
     /// Whether pictures are cut or made smaller.
     pub fn changes_geometry(&self) -> bool {
@@ -236,25 +265,7 @@ impl InputConfig {
             let text = format!("{}, expected 0 to 15", self.shift_bits);
             return refuse("input", "shift_bits", text);
         }
-        let polygons = match &self.mask {
-            Some(MaskSource::Polygon(polygon)) => std::slice::from_ref(polygon),
-            Some(MaskSource::Polygons(polygons)) => polygons,
-            _ => &[],
-        };
-        for polygon in polygons {
-            if polygon.len() < 3 {
-                let text = format!("a polygon of {} points, expected 3 or more", polygon.len());
-                return refuse("input", "mask", text);
-            }
-            if let Some([x, y]) = polygon
-                .iter()
-                .find(|p| p.iter().any(|c| !c.is_finite() || c.abs() > 1e6))
-            {
-                let text = format!("a point at [{x}, {y}], expected -1000000 to 1000000");
-                return refuse("input", "mask", text);
-            }
-        }
-        Ok(())
+        polygons("input", self.mask.as_ref())
     }
 
     /// What becomes of pictures of this size.

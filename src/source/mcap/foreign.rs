@@ -427,7 +427,7 @@ pub fn open(
     let stereo = StereoSegment {
         rig: drive::adjusted(&rig, size, &prepare),
         size: prepare.size(),
-        mask: drive::Masks::new(options)?.of(size, &prepare)?,
+        mask: drive::Masks::new("input", options.input.mask.as_ref())?.of(size, &prepare)?,
         colour: matches!(first_left, Picture::Rgb8(_)),
         has_right: true,
         stored_disparity: false,
@@ -446,6 +446,8 @@ pub fn open(
                 Picture::Rgb8(_) => PixelKind::Rgb8,
             },
             size: prepare.size(),
+            mask: drive::Masks::new("mono", options.mono.mask.as_ref())?
+                .of(first.size(), &prepare)?,
             file_size: first.size(),
             prepare,
         });

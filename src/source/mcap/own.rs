@@ -379,6 +379,7 @@ fn segment(shape: Shape, frames: std::ops::Range<usize>) -> Segment {
         mono: shape.mono.map(|(kind, size)| MonoSegment {
             kind,
             size,
+            mask: None,
             file_size: size,
             prepare: Prepare::nothing(size),
         }),

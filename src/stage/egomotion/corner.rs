@@ -2,7 +2,7 @@
 use rayon::prelude::*;
 
 use super::pyramid::Level;
-use crate::frame::Size;
+use crate::frame::{Image, Mask, Size};
 
 /// The most cells; larger images get larger cells.
 pub(super) const MAX_CELLS: usize = 1024;
@@ -12,6 +12,9 @@ const CELL: Size = Size::new(32, 24);
 pub(super) const REACH: usize = 2;
 /// Corners lie at least so far from the border of the level that they are looked for in.
 pub(super) const MARGIN: usize = 4;
+/// No pixel that is masked lies so near to a corner in columns and in rows, px of the frame: what
+/// makes it a corner, and its window at full size, are free of them.
+const CLEAR: usize = 7;
 
 /// A pixel of the frame worth following.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,6 +64,30 @@ impl Grid {
 
     pub(super) fn cells(&self) -> usize {
         self.columns * self.rows
+    }
+
+    /// Which of the level's pixels may be corners: all but 0.
+    pub(super) fn allowed(&self, size: Size, mask: &Mask) -> Mask {
+        let Size { width, height } = mask.size();
+        // Masked pixels up to each row and column, exclusive.
+        let mut sums = Image::filled(width + 1, height + 1, 0u32);
+        for y in 0..height {
+            let mut row = 0;
+            for x in 0..width {
+                row += u32::from(mask.get(x, y) == 0);
+                sums.set(x + 1, y + 1, row + sums.get(x + 1, y));
+            }
+        }
+        Mask::from_fn(size.width, size.height, |x, y| {
+            let corner = self.corner(x, y);
+            let span = |c: u16, n: usize| {
+                let c = usize::from(c);
+                (c.saturating_sub(CLEAR).min(n), (c + CLEAR + 1).min(n))
+            };
+            let ((x0, x1), (y0, y1)) = (span(corner.x, width), span(corner.y, height));
+            let masked = sums.get(x1, y1) + sums.get(x0, y0) - sums.get(x0, y1) - sums.get(x1, y0);
+            if masked == 0 { 255 } else { 0 }
+        })
     }
 
     /// The frame's pixel for one of the level's.
@@ -143,10 +170,11 @@ pub(super) fn score([xx, xy, yy]: [i32; 3]) -> f32 {
 }
 
 /// The pixel with the highest score of at least `least` in each cell, then the upper, then the
-/// left one. `scratch`: one for each row of cells.
+/// left one. `allowed`: see [`Grid::allowed`]. `scratch`: one for each row of cells.
 pub(super) fn find(
     level: &Level,
     grid: &Grid,
+    allowed: Option<&Mask>,
     least: f32,
     scratch: &mut [Scratch],
     corners: &mut [Corner],
@@ -155,12 +183,15 @@ pub(super) fn find(
         .par_chunks_exact_mut(grid.columns)
         .zip(scratch)
         .enumerate()
-        .for_each(|(row, (corners, scratch))| band(level, grid, least, row, scratch, corners));
+        .for_each(|(row, (corners, scratch))| {
+            band(level, grid, allowed, least, row, scratch, corners);
+        });
 }
 
 fn band(
     level: &Level,
     grid: &Grid,
+    allowed: Option<&Mask>,
     least: f32,
     row: usize,
     scratch: &mut Scratch,
@@ -184,11 +215,12 @@ fn band(
             continue;
         }
         scratch.score(width);
+        let allowed = allowed.map(|allowed| allowed.row(y - REACH));
         for (c, best) in best.iter_mut().enumerate() {
             let from = (c * grid.cell.width).max(MARGIN);
             let to = ((c + 1) * grid.cell.width).min(width - MARGIN);
             for (x, score) in (from..to).zip(&scratch.scores[from.min(to)..to]) {
-                if *score > *best {
+                if *score > *best && allowed.is_none_or(|allowed| allowed[x] != 0) {
                     *best = *score;
                     corners[c] = grid.corner(x, y - REACH);
                 }
@@ -256,7 +288,7 @@ mod tests {
                     (hash(bits, (x / 3) as u32, (y / 2) as u32) >> bits.min(31)) as u8
                 });
                 let mut pyramid = Pyramid::new(image.size());
-                pyramid.build(&MonoImage::Grey8(image), 8);
+                pyramid.build(&MonoImage::Grey8(image), 8, None);
                 let sizes: Vec<Size> = pyramid.levels.iter().map(|l| l.size).collect();
                 let grid = Grid::new(&sizes);
                 let level = &pyramid.levels[grid.level];
@@ -264,7 +296,7 @@ mod tests {
                 let mut corners = vec![Corner::default(); grid.cells()];
                 // Twice: the scratch is used again.
                 for _ in 0..2 {
-                    find(level, &grid, 400.0, &mut scratch, &mut corners);
+                    find(level, &grid, None, 400.0, &mut scratch, &mut corners);
                 }
                 assert_eq!(corners, slowly(level, &grid, 400.0), "{width}x{height}");
             }

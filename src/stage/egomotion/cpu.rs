@@ -9,7 +9,7 @@ use super::{
     track::{self, Shift, UNIT},
 };
 use crate::{
-    frame::{Motion, PixelKind, Size},
+    frame::{Mask, Motion, PixelKind, Size},
     maths::homography::{Pair, Ransac},
     stage::{
         Stage,
@@ -35,6 +35,8 @@ pub struct Plan {
     pub(super) ransac: Ransac,
     pub(super) rules: Rules,
     pub(super) grid: Grid,
+    /// Pixels that may be used, and which of the grid's level may be corners.
+    pub(super) usable: Option<[Mask; 2]>,
     /// This frame and the one before.
     now: Pyramid,
     before: Pyramid,
@@ -53,13 +55,35 @@ impl Plan {
     /// With the first parameter that is out of its range; for sizes without pixels and for sides
     /// above [`MAX_SIDE`].
     pub fn new(params: &Params, kind: PixelKind, size: Size) -> Result<Self, ParamsError> {
+        Self::with_mask(params, kind, size, None)
+    }
+
+    /// The same; pixels that are 0 in `mask` are never used.
+    ///
+    /// # Errors
+    /// As [`Plan::new`], and for a mask of another size.
+    pub fn with_mask(
+        params: &Params,
+        kind: PixelKind,
+        size: Size,
+        mask: Option<&Mask>,
+    ) -> Result<Self, ParamsError> {
         params.validate()?;
         let sides = 1..=MAX_SIDE;
         if !(sides.contains(&size.width) && sides.contains(&size.height)) {
             return Err(ParamsError::Size(size));
         }
+        if let Some(mask) = mask
+            && mask.size() != size
+        {
+            return Err(ParamsError::Mask {
+                found: mask.size(),
+                expected: size,
+            });
+        }
         let levels = pyramid::levels(size);
         let grid = Grid::new(&levels);
+        let usable = mask.map(|mask| [mask.clone(), grid.allowed(levels[grid.level], mask)]);
         Ok(Self {
             kind,
             size,
@@ -82,6 +106,7 @@ impl Plan {
             pairs: Vec::with_capacity(grid.cells()),
             inliers: vec![false; grid.cells()],
             memory: Memory::default(),
+            usable,
             grid,
         })
     }
@@ -142,13 +167,18 @@ impl Stage for Plan {
             "a frame of another kind or size"
         );
         std::mem::swap(&mut self.now, &mut self.before);
-        self.now.build(input.image, self.shift);
+        let [mask, allowed] = match &self.usable {
+            Some([mask, allowed]) => [Some(mask), Some(allowed)],
+            None => [None, None],
+        };
+        self.now.build(input.image, self.shift, mask);
         let (measured, homography) = if self.memory.frames == 0 {
             (Measured::default(), None)
         } else {
             corner::find(
                 &self.now.levels[self.grid.level],
                 &self.grid,
+                allowed,
                 self.min_texture,
                 &mut self.scratch,
                 &mut self.corners,

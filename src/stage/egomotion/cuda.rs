@@ -11,7 +11,7 @@ use crate::{
         Module, Stream,
     },
     device_struct,
-    frame::{MotionState, PixelKind, Size},
+    frame::{Mask, MotionState, PixelKind, Size},
     maths::homography::Ransac,
     stage::state::{StateError, StateReader, StateWriter},
 };
@@ -92,6 +92,8 @@ device_struct! {
         max_return: i32,
         rules: RulesParams,
         ransac: RansacParams,
+        usable: DevicePtr<u8>,
+        allowed: DevicePtr<u8>,
     }
 }
 
@@ -208,16 +210,51 @@ impl Plan {
         kind: PixelKind,
         size: Size,
     ) -> Result<Self, PlanError> {
-        let reference = cpu::Plan::new(params, kind, size)?;
-        let params = kernel_params(&reference, kind, size);
+        Self::with_mask(context, params, kind, size, None)
+    }
+
+    /// As [`cpu::Plan::with_mask`]; waits until its memory is ready.
+    ///
+    /// # Errors
+    /// What the CPU refuses; from the driver.
+    pub fn with_mask(
+        context: &Context,
+        params: &Params,
+        kind: PixelKind,
+        size: Size,
+        mask: Option<&Mask>,
+    ) -> Result<Self, PlanError> {
+        let reference = cpu::Plan::with_mask(params, kind, size, mask)?;
+        let mut params = kernel_params(&reference, kind, size);
         let mut layout = ArenaLayout::new();
+        let masks = reference.usable.as_ref().map(|masks| {
+            let pixels = masks
+                .each_ref()
+                .map(|m| m.pixels().copied().collect::<Vec<u8>>());
+            let slots = pixels
+                .each_ref()
+                .map(|p| layout.reserve::<u8>("egomotion mask", p.len()));
+            (pixels, slots)
+        });
         let pyramids = layout.reserve::<u8>("egomotion pyramids", 2 * params.bytes as usize);
         let tracks = layout.reserve::<Track>("egomotion tracks", reference.grid.cells());
         let state = layout.reserve::<EgoState>("egomotion state", 1);
         let bytes = layout.bytes();
         let arena = Arena::new(context, "egomotion", layout)?;
+        let stream = Stream::new(context, crate::cuda::Priority::Normal)?;
+        arena.fill(&stream, 0)?;
+        if let Some((pixels, slots)) = masks {
+            let buffers = [arena.buffer(slots[0])?, arena.buffer(slots[1])?];
+            for (pixels, buffer) in pixels.iter().zip(&buffers) {
+                stream.upload(pixels, buffer)?;
+            }
+            // The arena's memory stays where the plan's other buffers are.
+            params.usable = buffers[0].ptr();
+            params.allowed = buffers[1].ptr();
+        }
+        stream.synchronize()?;
         let module = Module::load(context, "egomotion")?;
-        let plan = Self {
+        Ok(Self {
             kind,
             size,
             input_bytes: size.area() * bytes_a_pixel(kind),
@@ -231,11 +268,7 @@ impl Plan {
             pyramids: arena.buffer(pyramids)?,
             tracks: arena.buffer(tracks)?,
             state: arena.buffer(state)?,
-        };
-        let stream = Stream::new(context, crate::cuda::Priority::Normal)?;
-        arena.fill(&stream, 0)?;
-        stream.synchronize()?;
-        Ok(plan)
+        })
     }
 
     /// Bytes of device memory that it holds.
@@ -474,6 +507,8 @@ fn kernel_params(reference: &cpu::Plan, kind: PixelKind, size: Size) -> EgoParam
             threshold_px,
             min_area,
         },
+        usable: DevicePtr::NULL,
+        allowed: DevicePtr::NULL,
     }
 }
 
@@ -512,7 +547,7 @@ mod tests {
             let params = kernel_params(&reference, kind, size);
             let mut pyramid = Pyramid::new(size);
             let image = Image::from_fn(width, height, |x, y| (7 * x + 31 * y + x * y) as u8);
-            pyramid.build(&MonoImage::Grey8(image), 0);
+            pyramid.build(&MonoImage::Grey8(image), 0, None);
             let bytes = laid_out(&params, &pyramid);
             assert_eq!(params.count as usize, pyramid.levels.len());
             let pad = PAD as isize;

@@ -8,7 +8,8 @@
 //! 2. **Corners.** Of each cell of 32x24 px (a multiple of it where that makes more than 1,024
 //!    cells) the pixel at half size with the largest determinant over trace of the structure
 //!    tensor of 5x5 px (Noble's measure; sums are exact integers, the quotient is `f32`), at
-//!    least [`Params::min_texture`], then the upper, then the left one.
+//!    least [`Params::min_texture`], then the upper, then the left one. With a mask, masked pixels
+//!    are 128 in the first level, and no corner lies within 7 px of one, in columns and in rows.
 //! 3. **Tracks.** Each corner is followed into the frame before by pyramidal Lucas-Kanade
 //!    (Bouguet) with windows of 8x8 px, whose template lies on whole pixels. Displacements are
 //!    whole 1/128 px, interpolated grey is in 1/16; sums are exact integers, a step of them is
@@ -147,6 +148,14 @@ pub enum ParamsError {
     /// An image size that can't be worked on.
     #[error("image size is {0}, expected 1x1 to 16384x16384")]
     Size(Size),
+    /// A mask of another size than the images.
+    #[error("the mask is {found} px, the images are {expected}")]
+    Mask {
+        /// The mask's size.
+        found: Size,
+        /// The images' size.
+        expected: Size,
+    },
 }
 
 /// The longest side of an image, px.

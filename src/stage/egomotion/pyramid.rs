@@ -2,7 +2,7 @@
 use rayon::prelude::*;
 
 use crate::{
-    frame::{MonoImage, Size},
+    frame::{Mask, MonoImage, Size},
     stage::state::{StateError, StateReader, StateWriter},
 };
 
@@ -14,6 +14,8 @@ pub(super) const MAX_LEVELS: usize = 5;
 const LEAST_SIDE: usize = 16;
 /// Rows that a thread takes at a time.
 const BAND: usize = 32;
+/// What masked pixels are taken for.
+const MASKED: u8 = 128;
 
 /// Sizes of the levels for images of this size: each is half the one before, rounded down.
 pub(super) fn levels(size: Size) -> heapless::Vec<Size, MAX_LEVELS> {
@@ -97,21 +99,32 @@ impl Pyramid {
         }
     }
 
-    /// Takes a frame; `shift` brings 16 bits to 8.
-    pub(super) fn build(&mut self, image: &MonoImage, shift: u32) {
+    /// Takes a frame; `shift` brings 16 bits to 8. Pixels that are 0 in `mask` are not looked at.
+    pub(super) fn build(&mut self, image: &MonoImage, shift: u32, mask: Option<&Mask>) {
         let first = &mut self.levels[0];
+        let hide = |y: usize, row: &mut [u8]| {
+            let Some(mask) = mask else { return };
+            for (to, &usable) in row.iter_mut().zip(mask.row(y)) {
+                *to = if usable == 0 { MASKED } else { *to };
+            }
+        };
         match image {
-            MonoImage::Grey8(grey) => first.fill(|y, row| row.copy_from_slice(grey.row(y))),
+            MonoImage::Grey8(grey) => first.fill(|y, row| {
+                row.copy_from_slice(grey.row(y));
+                hide(y, row);
+            }),
             MonoImage::Grey16(grey) => first.fill(|y, row| {
                 for (to, from) in row.iter_mut().zip(grey.row(y)) {
                     *to = (from >> shift).min(255) as u8;
                 }
+                hide(y, row);
             }),
             MonoImage::Rgb8(rgb) => first.fill(|y, row| {
                 for (to, [r, g, b]) in row.iter_mut().zip(rgb.row(y)) {
                     let [r, g, b] = [*r, *g, *b].map(u32::from);
                     *to = ((77 * r + 150 * g + 29 * b + 128) >> 8) as u8;
                 }
+                hide(y, row);
             }),
         }
         self.coarser();
@@ -168,7 +181,7 @@ mod tests {
     fn a_level_is_the_rounded_mean_with_repeated_borders() {
         let image = Image::from_fn(35, 33, |x, y| ((x * 7 + y * 13) % 256) as u8);
         let mut pyramid = Pyramid::new(image.size());
-        pyramid.build(&MonoImage::Grey8(image.clone()), 8);
+        pyramid.build(&MonoImage::Grey8(image.clone()), 8, None);
         let level = &pyramid.levels[1];
         assert_eq!(level.size, Size::new(17, 16));
         let mean = |x: i64, y: i64| {
@@ -193,11 +206,15 @@ mod tests {
     fn colour_and_16_bits_become_8_bit_grey() {
         let size = Size::new(3, 2);
         let mut pyramid = Pyramid::new(size);
-        pyramid.build(&MonoImage::Rgb8(Image::filled(3, 2, [255, 255, 255])), 8);
+        pyramid.build(
+            &MonoImage::Rgb8(Image::filled(3, 2, [255, 255, 255])),
+            8,
+            None,
+        );
         assert_eq!(pyramid.levels[0].row(1), [255; 3]);
-        pyramid.build(&MonoImage::Grey16(Image::filled(3, 2, 0x1234)), 8);
+        pyramid.build(&MonoImage::Grey16(Image::filled(3, 2, 0x1234)), 8, None);
         assert_eq!(pyramid.levels[0].row(1), [0x12; 3]);
-        pyramid.build(&MonoImage::Grey16(Image::filled(3, 2, 0x1234)), 4);
+        pyramid.build(&MonoImage::Grey16(Image::filled(3, 2, 0x1234)), 4, None);
         assert_eq!(pyramid.levels[0].row(0), [255; 3]);
     }
 }

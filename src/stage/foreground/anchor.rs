@@ -5,7 +5,7 @@
 use rayon::prelude::*;
 
 use crate::{
-    frame::{Image, Size},
+    frame::{Image, Mask, Size},
     maths::homography::Homography,
 };
 
@@ -324,6 +324,19 @@ pub fn sample<P: Mix>(grid: &Grid, image: &Image<P>, x: usize, y: usize) -> Opti
             a * b,
         ],
     ))
+}
+
+/// Whether one of the pixels that [`sample`] reads is 0 in the mask; also where it reads none.
+#[inline(always)]
+pub fn is_masked(grid: &Grid, mask: &Mask, x: usize, y: usize) -> bool {
+    let size = mask.size();
+    let Some((u, v)) = position(grid, x, y, size) else {
+        return true;
+    };
+    let (x0, x1, _) = around(u, size.width);
+    let (y0, y1, _) = around(v, size.height);
+    let (top, bottom) = (mask.row(y0), mask.row(y1));
+    [top[x0], top[x1], bottom[x0], bottom[x1]].contains(&0)
 }
 
 /// The picture as the model's grid sees it; what lies outside is left as it is.

@@ -56,6 +56,8 @@ pub struct Plan {
     skip: Vec<u8>,
     slack: Vec<u16>,
     ratios: Ratios,
+    /// Pixels that may be used, and what that makes of each in `skip` while the camera rests.
+    usable: Option<(Mask, Vec<u8>)>,
     learnt: u32,
     gain: f32,
     anchor: Anchor,
@@ -85,7 +87,24 @@ impl Plan {
     /// # Errors
     /// When a parameter or the size is out of range.
     pub fn new(params: &Params, kind: PixelKind, size: Size) -> Result<Self, ParamsError> {
+        Self::with_mask(params, kind, size, None)
+    }
+
+    /// The same; pixels that are 0 in `mask` are never used: background, and not learnt from.
+    ///
+    /// # Errors
+    /// As [`Plan::new`], and for a mask of another size.
+    pub fn with_mask(
+        params: &Params,
+        kind: PixelKind,
+        size: Size,
+        mask: Option<&Mask>,
+    ) -> Result<Self, ParamsError> {
         params.validate()?;
+        let usable = super::usable(mask, size)?.map(|mask| {
+            let skip = mask.pixels().map(|&m| u8::from(m == 0) * kernel::SKIP);
+            (mask.clone(), skip.collect())
+        });
         let side = 1..=usize::from(u16::MAX);
         if !side.contains(&size.width) || !side.contains(&size.height) {
             return Err(ParamsError::Size(size));
@@ -105,6 +124,7 @@ impl Plan {
             skip: vec![0; n],
             slack: vec![0; n],
             ratios: Ratios::new(),
+            usable,
             learnt: 0,
             gain: 1.0,
             anchor: Anchor::REST,
@@ -170,10 +190,11 @@ impl Plan {
             return;
         }
         let (grid, gain) = (self.anchor.to_picture(), self.gain);
+        let mask = self.usable.as_ref().map(|(mask, _)| mask);
         let drift = match (&self.state, image) {
-            (State::Grey8(model, _), MonoImage::Grey8(image)) => drift(model, image, &grid, gain),
-            (State::Grey16(model, _), MonoImage::Grey16(image)) => drift(model, image, &grid, gain),
-            (State::Rgb8(model, _), MonoImage::Rgb8(image)) => drift(model, image, &grid, gain),
+            (State::Grey8(model, _), MonoImage::Grey8(i)) => drift(model, i, mask, &grid, gain),
+            (State::Grey16(model, _), MonoImage::Grey16(i)) => drift(model, i, mask, &grid, gain),
+            (State::Rgb8(model, _), MonoImage::Rgb8(i)) => drift(model, i, mask, &grid, gain),
             _ => return,
         };
         match self.anchor.aligned(&drift, self.size) {
@@ -295,15 +316,23 @@ impl Stage for Plan {
         let moved = !self.anchor.at_rest(*size);
         let skip = if moved {
             let grid = self.anchor.to_picture();
-            skip_outside(&grid, *size, input.known_foreground, &mut self.skip);
+            let mask = self.usable.as_ref().map(|(mask, _)| mask);
+            skip_outside(&grid, *size, mask, input.known_foreground, &mut self.skip);
             Some(&self.skip[..])
         } else if let Some(known) = input.known_foreground {
             for (skip, &known) in self.skip.iter_mut().zip(known.pixels()) {
                 *skip = if known != 0 { kernel::KNOWN } else { 0 };
             }
+            for (skip, &masked) in self
+                .skip
+                .iter_mut()
+                .zip(self.usable.iter().flat_map(|u| &u.1))
+            {
+                *skip = if masked != 0 { masked } else { *skip };
+            }
             Some(&self.skip[..])
         } else {
-            None
+            self.usable.as_ref().map(|(_, skip)| &skip[..])
         };
         let grid = moved.then(|| self.anchor.to_picture());
         let mut work = Work {
@@ -356,6 +385,13 @@ impl Stage for Plan {
                     } else {
                         *mask
                     };
+                }
+            }
+        }
+        if let Some((usable, _)) = &self.usable {
+            for (mask, usable) in output.mask.rows_mut().zip(usable.rows()) {
+                for (mask, &usable) in mask.iter_mut().zip(usable) {
+                    *mask = if usable != 0 { *mask } else { 0 };
                 }
             }
         }
@@ -546,6 +582,7 @@ impl Work<'_> {
 fn drift<const C: usize, P: kernel::Pixel<C> + anchor::Mix>(
     model: &[Block<C>],
     image: &Image<P>,
+    mask: Option<&Mask>,
     grid: &Grid,
     gain: f32,
 ) -> Drift {
@@ -581,6 +618,9 @@ fn drift<const C: usize, P: kernel::Pixel<C> + anchor::Mix>(
             let Some(pixel) = anchor::sample(grid, image, x, y) else {
                 continue;
             };
+            if mask.is_some_and(|mask| anchor::is_masked(grid, mask, x, y)) {
+                continue;
+            }
             let levels: [u16; C] = std::array::from_fn(|c| pixel.level(c));
             if levels.iter().any(|&l| l >= gain::SATURATED) {
                 continue;
@@ -623,14 +663,23 @@ fn slacks<const C: usize>(model: &[Block<C>], size: Size, slacks: &mut [u16]) {
         });
 }
 
-/// Marks the model's pixels that the picture does not show, and those that are known.
-fn skip_outside(grid: &Grid, size: Size, known: Option<&Mask>, skip: &mut [u8]) {
+/// Marks the model's pixels that the picture does not show or that are masked there, and those
+/// that are known.
+fn skip_outside(
+    grid: &Grid,
+    size: Size,
+    mask: Option<&Mask>,
+    known: Option<&Mask>,
+    skip: &mut [u8],
+) {
     skip.par_chunks_mut(size.width)
         .enumerate()
         .for_each(|(y, row)| {
             for (x, skip) in row.iter_mut().enumerate() {
+                let masked = mask.is_some_and(|mask| anchor::is_masked(grid, mask, x, y));
                 *skip = match (anchor::position(grid, x, y, size), known) {
                     (None, _) => kernel::SKIP,
+                    (Some(_), _) if masked => kernel::SKIP,
                     (Some(_), None) => 0,
                     (Some(p), Some(known)) => {
                         let (x, y) = anchor::nearest(p, size);

@@ -4,7 +4,7 @@ use super::{
     MAX_MODES, Params, ParamsError, SnapshotError,
     anchor::Drift,
     cpu::{read_state, write_state},
-    gain,
+    gain, kernel,
     snapshot::{self, Model},
 };
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
         Module, Priority, Stream,
     },
     device_struct,
-    frame::{ForegroundState, PixelKind, Size},
+    frame::{ForegroundState, Mask, PixelKind, Size},
     stage::state::{StateError, StateReader, StateWriter},
 };
 
@@ -26,6 +26,9 @@ const CLEAN_THREADS: u32 = 256;
 /// Blocks that take the samples.
 const DRIFT_BLOCKS: u32 = 32;
 const GAIN_BLOCKS: u32 = 16;
+/// Blocks a multiprocessor that take the picture to the model's grid: while the camera rests they end
+/// at once, and more of them would take longer to begin.
+const MOVE_BLOCKS: u32 = 8;
 /// A tile of the median.
 const TILE: (usize, usize) = (128, 8);
 /// Bytes of the kernel file's `FgNow`.
@@ -70,6 +73,7 @@ device_struct! {
         shadow_threshold: f32,
         prior: f32,
         gain_step: u32,
+        never: DevicePtr<u8>,
     }
 }
 
@@ -167,6 +171,7 @@ pub struct Plan {
     kind: PixelKind,
     size: Size,
     bytes: u64,
+    sms: u32,
     params: FgParams,
     begin: Begin,
     align: Align,
@@ -218,11 +223,26 @@ impl Plan {
         kind: PixelKind,
         size: Size,
     ) -> Result<Self, PlanError> {
+        Self::with_mask(context, params, kind, size, None)
+    }
+
+    /// As [`super::cpu::Plan::with_mask`]; waits until its memory is ready.
+    ///
+    /// # Errors
+    /// What the CPU refuses; from the driver.
+    pub fn with_mask(
+        context: &Context,
+        params: &Params,
+        kind: PixelKind,
+        size: Size,
+        mask: Option<&Mask>,
+    ) -> Result<Self, PlanError> {
         params.validate()?;
         let side = 1..=usize::from(u16::MAX);
         if !side.contains(&size.width) || !side.contains(&size.height) {
             return Err(ParamsError::Size(size).into());
         }
+        let mask = super::usable(mask, size)?;
         let channels = snapshot::channels(kind);
         let plane = size.area().next_multiple_of(64);
         let modes = params.modes;
@@ -239,10 +259,22 @@ impl Plan {
         let sampled = layout.reserve::<u8>("foreground moved picture", plane * pixel_bytes(kind));
         let skipped = layout.reserve::<u8>("foreground skipped", plane);
         let slack = layout.reserve::<u16>("foreground slack", plane);
+        let never = mask.map(|_| layout.reserve::<u8>("foreground mask of pixels", plane));
         let bytes = layout.bytes();
         let arena = Arena::new(context, "foreground", layout)?;
         let stream = Stream::new(context, Priority::Normal)?;
         arena.fill(&stream, 0)?;
+        let mut kernel_params = kernel_params(params, kind, size, plane);
+        if let (Some(mask), Some(never)) = (mask, never) {
+            let mut pixels = vec![0; plane];
+            for (skip, &usable) in pixels.iter_mut().zip(mask.pixels()) {
+                *skip = if usable == 0 { kernel::SKIP } else { 0 };
+            }
+            let never = arena.buffer(never)?;
+            stream.upload(&pixels, &never)?;
+            // The arena's memory stays where the plan's other buffers are.
+            kernel_params.never = never.ptr();
+        }
 
         let model = Module::load(context, "foreground")?;
         let frame = Module::load(context, "foreground_frame")?;
@@ -276,7 +308,8 @@ impl Plan {
             kind,
             size,
             bytes,
-            params: kernel_params(params, kind, size, plane),
+            sms: context.sms(),
+            params: kernel_params,
             begin: frame.function("foreground_begin")?,
             align: frame.function(align)?,
             gain: frame.function(gain)?,
@@ -341,7 +374,9 @@ impl Plan {
         let (model, image) = (self.model(), image.ptr());
         let drift = LaunchShape::linear(DRIFT_BLOCKS, SAMPLE_THREADS);
         let ratios = LaunchShape::linear(GAIN_BLOCKS, SAMPLE_THREADS);
-        let pixels = LaunchShape::covering(self.size.area(), MOVE_THREADS);
+        let all = self.size.area().div_ceil(MOVE_THREADS as usize);
+        let blocks = all.min((MOVE_BLOCKS * self.sms) as usize) as u32;
+        let pixels = LaunchShape::linear(blocks, MOVE_THREADS);
         self.begin.launch(
             stream,
             LaunchShape::linear(1, BEGIN_THREADS),
@@ -647,5 +682,6 @@ fn kernel_params(params: &Params, kind: PixelKind, size: Size, plane: usize) -> 
         shadow_threshold: frame.shadow_threshold,
         prior: params.complexity_prior,
         gain_step: gain::step(size.area(), gain::SAMPLES) as u32,
+        never: DevicePtr::NULL,
     }
 }

@@ -37,6 +37,9 @@
 //! 6. **Median.** A pixel of the mask is no background where most codes of the window are not
 //!    (beyond the borders the picture goes on as it ends), and shadow where four in five of those
 //!    look like shadow. Pixels of the known foreground are set at last.
+//! 7. **Mask.** Pixels that are never to be used are background in the mask; nothing else depends
+//!    on them: they are not learnt from and count for neither gain nor motion, and of a moved
+//!    picture nothing is taken that lies between them and others.
 mod anchor;
 mod clean;
 pub mod cpu;
@@ -48,6 +51,8 @@ mod params;
 mod simd;
 mod snapshot;
 
+use crate::frame::{Mask, Size};
+
 pub use params::{MAX_MODES, Params, ParamsError};
 pub use snapshot::{SnapshotError, is_snapshot};
 
@@ -57,6 +62,17 @@ const ONE: f32 = 65535.0;
 const ROUND: f32 = 12_582_912.0;
 /// Learnt frames before which the gain is not estimated.
 const GAIN_AFTER: u32 = 2;
+
+/// The mask, if it fits images of this size.
+fn usable(mask: Option<&Mask>, size: Size) -> Result<Option<&Mask>, ParamsError> {
+    match mask {
+        Some(mask) if mask.size() != size => Err(ParamsError::Mask {
+            found: mask.size(),
+            expected: size,
+        }),
+        _ => Ok(mask),
+    }
+}
 
 /// What holds for all pixels of a frame.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -99,6 +99,14 @@ pub enum ParamsError {
     /// An image size that can't be worked on.
     #[error("image size is {0}, expected 1x1 to 65535x65535")]
     Size(Size),
+    /// A mask of another size than the images.
+    #[error("the mask is {found} px, the images are {expected}")]
+    Mask {
+        /// The mask's size.
+        found: Size,
+        /// The images' size.
+        expected: Size,
+    },
 }
 
 impl Params {

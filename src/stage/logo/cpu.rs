@@ -6,7 +6,7 @@ use super::{
     features::{self, Features, matcher},
 };
 use crate::{
-    frame::{Logos, PixelKind, Size},
+    frame::{Logos, Mask, PixelKind, Size},
     stage::{
         Stage,
         state::{StateError, StateReader, StateWriter},
@@ -33,7 +33,21 @@ impl Plan {
         kind: PixelKind,
         size: Size,
     ) -> Result<Self, ParamsError> {
-        let follower = Follower::new(params, templates, size)?;
+        Self::with_mask(params, templates, kind, size, None)
+    }
+
+    /// The same; pixels that are 0 in `mask` are never used.
+    ///
+    /// # Errors
+    /// As [`Follower::with_mask`].
+    pub fn with_mask(
+        params: &Params,
+        templates: Arc<Templates>,
+        kind: PixelKind,
+        size: Size,
+        mask: Option<&Mask>,
+    ) -> Result<Self, ParamsError> {
+        let follower = Follower::with_mask(params, templates, size, mask)?;
         let keypoints = params.features.capacity();
         Ok(Self {
             kind,
@@ -56,8 +70,13 @@ impl Stage for Plan {
 
     fn run(&mut self, input: Input<'_>, output: &mut Logos) {
         assert_eq!(input.image.kind(), self.kind, "picture of another kind");
-        let grey = self.follower.grey(input.image);
-        self.features.run(grey, &mut self.found);
+        self.follower.grey(input.image);
+        let seen = features::cpu::Input {
+            image: self.follower.picture(),
+            region: None,
+            mask: self.follower.mask(),
+        };
+        self.features.run(seen, &mut self.found);
         for (template, matches) in self
             .follower
             .templates()

@@ -11,7 +11,7 @@ use super::{
     verify::{Detection, Verifier},
 };
 use crate::{
-    frame::{Image, Logos, MAX_LOGOS, MonoImage, Size},
+    frame::{Image, Logos, MAX_LOGOS, Mask, MonoImage, Size},
     stage::state::{StateError, StateReader, StateWriter},
 };
 
@@ -20,6 +20,9 @@ const STATE: u8 = 1;
 
 /// Detections of one frame before those that overlap are told apart.
 const MAX_DETECTIONS: usize = 64;
+
+/// What masked pixels are taken for.
+const MASKED: u8 = 128;
 
 /// Boxes that have this much in common show one thing.
 const SAME: f64 = 0.3;
@@ -32,6 +35,8 @@ const SAME: f64 = 0.3;
 pub struct Follower {
     params: Params,
     templates: Arc<Templates>,
+    /// Pixels that may be used.
+    mask: Option<Mask>,
     pyramid: Pyramid,
     verifier: Verifier,
     tracker: Tracker,
@@ -51,7 +56,28 @@ impl Follower {
         templates: Arc<Templates>,
         size: Size,
     ) -> Result<Self, ParamsError> {
+        Self::with_mask(params, templates, size, None)
+    }
+
+    /// The same; pixels that are 0 in `mask` are never used.
+    ///
+    /// # Errors
+    /// As [`Follower::new`], and for a mask of another size.
+    pub fn with_mask(
+        params: &Params,
+        templates: Arc<Templates>,
+        size: Size,
+        mask: Option<&Mask>,
+    ) -> Result<Self, ParamsError> {
         params.validate()?;
+        if let Some(mask) = mask
+            && mask.size() != size
+        {
+            return Err(ParamsError::Mask {
+                found: mask.size(),
+                expected: size,
+            });
+        }
         params.features.check_size(size)?;
         let expected = Kind::of(&params.features);
         if templates.kind() != expected {
@@ -67,6 +93,7 @@ impl Follower {
             pyramid: Pyramid::new(size),
             params: params.clone(),
             templates,
+            mask: mask.cloned(),
             detections: heapless::Vec::new(),
             since_full: 0,
         })
@@ -77,12 +104,26 @@ impl Follower {
         &self.templates
     }
 
-    /// Takes the frame's picture; gives it in grey, as the features are to see it.
+    /// Pixels that may be used: where it is 0, [`Follower::step`] wants no keypoints.
+    pub fn mask(&self) -> Option<&Mask> {
+        self.mask.as_ref()
+    }
+
+    /// Takes the frame's picture; gives it in grey, as the features are to see it: without what
+    /// is masked.
     ///
     /// # Panics
     /// When the picture has another size than this was made for.
     pub fn grey(&mut self, image: &MonoImage) -> &Image<u8> {
-        grey_into(image, self.pyramid.full_mut());
+        let full = self.pyramid.full_mut();
+        grey_into(image, full);
+        if let Some(mask) = &self.mask {
+            for (row, usable) in full.rows_mut().zip(mask.rows()) {
+                for (grey, &usable) in row.iter_mut().zip(usable) {
+                    *grey = if usable == 0 { MASKED } else { *grey };
+                }
+            }
+        }
         self.pyramid.level(0)
     }
 
@@ -137,6 +178,7 @@ impl Follower {
             tracker,
             detections,
             since_full,
+            ..
         } = self;
         tracker.predict();
         let full = tracker.tracks().is_empty() || *since_full + 1 >= params.full_search_frames;

@@ -40,6 +40,9 @@
 //!    tentative track that is not seen is not reported, and forgotten after
 //!    [`Params::tentative_misses`] frames.
 //!
+//! With a mask, masked pixels are 128 in what the stage sees, and the point of a keypoint is never one
+//! of them: the result does not depend on what they show.
+//!
 //! Work is bounded: at most [`MAX_PAIRS`] pairs a template, [`Params::max_candidates`] clusters
 //! a frame, [`crate::frame::MAX_LOGOS`] tracks, and fixed numbers of hypotheses and steps.
 mod align;
@@ -57,7 +60,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::frame::MonoImage;
+use crate::frame::{MonoImage, Size};
 use features::{FeatureError, FeatureParams};
 
 pub use follower::Follower;
@@ -158,6 +161,14 @@ pub enum ParamsError {
     /// Parameters of the features, or a size that they can't be had of.
     #[error(transparent)]
     Features(#[from] FeatureError),
+    /// A mask of another size than the images.
+    #[error("the mask is {found} px, the images are {expected}")]
+    Mask {
+        /// The mask's size.
+        found: Size,
+        /// The images' size.
+        expected: Size,
+    },
     /// Templates made with other descriptors than the configuration asks for.
     #[error(
         "logo.templates were built with {found}, logo.features expects {expected}; build them again"

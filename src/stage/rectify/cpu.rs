@@ -87,7 +87,7 @@ impl Plan {
         Ok(Self {
             size,
             taps: maps.map(|[left, right]| [taps(left), taps(right)]),
-            mask: mask(maps.map(|m| &m[0]), size, raw_mask),
+            mask: usable_pixels(rectification, raw_mask),
         })
     }
 
@@ -108,7 +108,10 @@ impl Plan {
     }
 }
 
-fn mask(map: Option<&RectifyMap>, size: Size, raw: Option<&Mask>) -> Option<Mask> {
+/// As [`Plan::mask`]. `raw` has the images' size.
+pub fn usable_pixels(rectification: &Rectification, raw: Option<&Mask>) -> Option<Mask> {
+    let size = rectification.size;
+    let map = rectification.maps.as_ref().map(|maps| &maps[0]);
     let usable = |x: usize, y: usize| {
         let at = match map {
             None => Some([x, y]),

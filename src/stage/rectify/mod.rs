@@ -17,6 +17,8 @@ pub mod cuda;
 
 use crate::frame::{Image, Rgb, Size};
 
+pub use cpu::usable_pixels;
+
 /// The raw images of an instant.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {

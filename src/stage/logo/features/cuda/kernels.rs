@@ -30,6 +30,21 @@ device_struct! {
     }
 }
 
+/// Levels of a launch of `logo_blur_few`.
+pub(super) const MOST_LEVELS: usize = 5;
+
+device_struct! {
+    pub(super) struct Few {
+        pub(super) octave: u32,
+        pub(super) first: u32,
+        pub(super) count: u32,
+        pub(super) reach: u32,
+        pub(super) radius: [u32; MOST_LEVELS],
+        pub(super) reserved: u32,
+        pub(super) weights: [[u32; MAX_RADIUS + 1]; MOST_LEVELS],
+    }
+}
+
 device_struct! {
     pub(super) struct Tiles {
         pub(super) octave: u32,
@@ -74,6 +89,7 @@ pub(super) type Blur = Function<(
     DevicePtr<u8>,
     DevicePtr<u16>,
 )>;
+pub(super) type BlurFew = Function<(Geometry, Few, DevicePtr<[u32; 4]>, DevicePtr<u16>)>;
 pub(super) type Extrema = Function<(
     Geometry,
     Tiles,
@@ -95,6 +111,7 @@ pub(super) type Refine = Function<(
     DevicePtr<u64>,
     DevicePtr<u32>,
     DevicePtr<Counts>,
+    DevicePtr<u8>,
 )>;
 pub(super) type CellsOf = Function<(
     Cells,

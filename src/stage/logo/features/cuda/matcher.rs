@@ -9,6 +9,8 @@ use crate::{
 /// Queries of a block of `logo_match`, and its threads.
 const MATCH_QUERIES: usize = 8;
 const MATCH_THREADS: u32 = 128;
+/// Lists of a launch.
+const MOST: usize = 8;
 
 device_struct! {
     /// The two nearest train descriptors of a query; distances over 256: there is none.
@@ -25,15 +27,17 @@ device_struct! {
     }
 }
 
-type MatchTwo = Function<(
-    DevicePtr<[u32; 8]>,
-    DevicePtr<u32>,
-    DevicePtr<[u32; 8]>,
-    DevicePtr<u32>,
-    DevicePtr<u32>,
-    DevicePtr<Match>,
-    u32,
-)>;
+device_struct! {
+    /// As in the kernel file.
+    struct Lists {
+        train: [DevicePtr<[u32; 8]>; MOST],
+        count: [DevicePtr<u32>; MOST],
+        groups: [DevicePtr<u32>; MOST],
+        out: [DevicePtr<Match>; MOST],
+    }
+}
+
+type MatchTwo = Function<(DevicePtr<[u32; 8]>, DevicePtr<u32>, Lists, u32)>;
 
 /// Matches descriptors on the device.
 pub struct Matcher {
@@ -75,8 +79,23 @@ impl Matcher {
         train: Train<'_>,
         out: &DeviceBuffer<Match>,
     ) -> Result<(), GpuError> {
+        self.enqueue_all(stream, query, &[(train, out)])
+    }
+
+    /// The same for several lists of train descriptors, side by side.
+    ///
+    /// # Errors
+    /// As [`Matcher::enqueue`].
+    pub fn enqueue_all(
+        &self,
+        stream: &Stream,
+        query: &Found,
+        lists: &[(Train<'_>, &DeviceBuffer<Match>)],
+    ) -> Result<(), GpuError> {
         let counts = query.counts.view::<u32>()?;
-        self.enqueue_lists(stream, &query.descriptors, &counts.slice(3..4)?, train, out)
+        let count = counts.slice(3..4)?;
+        (lists.chunks(MOST))
+            .try_for_each(|lists| self.launch(stream, &query.descriptors, &count, lists))
     }
 
     /// As [`Matcher::enqueue`], of the first `count` descriptors of a list.
@@ -91,41 +110,63 @@ impl Matcher {
         train: Train<'_>,
         out: &DeviceBuffer<Match>,
     ) -> Result<(), GpuError> {
-        let n = train.descriptors.len();
-        let groups = train.groups.map_or(n, |g| g.len());
-        for (what, found, expected, good) in [
-            (
-                "logo: matches",
-                out.len(),
-                query.len(),
-                out.len() >= query.len(),
-            ),
-            ("logo: groups", groups, n, groups >= n),
-            ("logo: train descriptors", n, MAX_TRAIN, n <= MAX_TRAIN),
-        ] {
-            if !good {
-                return Err(GpuError::Size {
-                    what,
-                    found: found as u64,
-                    expected: expected as u64,
-                });
-            }
+        self.launch(stream, query, count, &[(train, out)])
+    }
+
+    /// Up to [`MOST`] lists.
+    fn launch(
+        &self,
+        stream: &Stream,
+        query: &DeviceBuffer<[u32; 8]>,
+        count: &DeviceBuffer<u32>,
+        lists: &[(Train<'_>, &DeviceBuffer<Match>)],
+    ) -> Result<(), GpuError> {
+        let mut on_device = Lists {
+            train: [DevicePtr::NULL; MOST],
+            count: [DevicePtr::NULL; MOST],
+            groups: [DevicePtr::NULL; MOST],
+            out: [DevicePtr::NULL; MOST],
+        };
+        for (i, (train, out)) in lists.iter().enumerate() {
+            check(query, train, out)?;
+            on_device.train[i] = train.descriptors.ptr();
+            on_device.count[i] = train.count.ptr();
+            on_device.groups[i] = train.groups.map_or(DevicePtr::NULL, DeviceBuffer::ptr);
+            on_device.out[i] = out.ptr();
         }
+        let blocks = query.len().div_ceil(MATCH_QUERIES).max(1) as u32;
         self.kernel.launch(
             stream,
-            LaunchShape::linear(
-                query.len().div_ceil(MATCH_QUERIES).max(1) as u32,
-                MATCH_THREADS,
-            ),
-            &(
-                query.ptr(),
-                count.ptr(),
-                train.descriptors.ptr(),
-                train.count.ptr(),
-                train.groups.map_or(DevicePtr::NULL, DeviceBuffer::ptr),
-                out.ptr(),
-                query.len() as u32,
-            ),
+            LaunchShape::new([blocks, lists.len() as u32, 1], [MATCH_THREADS, 1, 1]),
+            &(query.ptr(), count.ptr(), on_device, query.len() as u32),
         )
     }
+}
+
+fn check(
+    query: &DeviceBuffer<[u32; 8]>,
+    train: &Train<'_>,
+    out: &DeviceBuffer<Match>,
+) -> Result<(), GpuError> {
+    let n = train.descriptors.len();
+    let groups = train.groups.map_or(n, |g| g.len());
+    for (what, found, expected, good) in [
+        (
+            "logo: matches",
+            out.len(),
+            query.len(),
+            out.len() >= query.len(),
+        ),
+        ("logo: groups", groups, n, groups >= n),
+        ("logo: train descriptors", n, MAX_TRAIN, n <= MAX_TRAIN),
+    ] {
+        if !good {
+            return Err(GpuError::Size {
+                what,
+                found: found as u64,
+                expected: expected as u64,
+            });
+        }
+    }
+    Ok(())
 }

@@ -11,17 +11,18 @@ use super::{
     tables::{Octaves, Tables, WINDOW},
 };
 use kernels::{
-    Blur, Cells, CellsOf, Describe, DescribeParams, Extrema, Gather, Geometry, Job, Refine, Select,
-    Tiles,
+    Blur, BlurFew, Cells, CellsOf, Describe, DescribeParams, Extrema, Gather, Geometry, Refine,
+    Select, Tiles,
 };
-use layout::{blurs, geometry, tiles};
+use layout::{Launch, blurs, geometry, tiles};
 
 use crate::{
     cuda::{
-        Arena, ArenaLayout, Context, DeviceBuffer, Event, GpuError, LaunchShape, Module, Stream,
+        Arena, ArenaLayout, Context, DeviceBuffer, DevicePtr, Event, GpuError, LaunchShape, Module,
+        Stream,
     },
     device_struct,
-    frame::Size,
+    frame::{Mask, Size},
 };
 
 /// Tiles of the blur, threads of its blocks.
@@ -169,7 +170,7 @@ pub struct Plan {
     bytes: u64,
     geometry: Geometry,
     /// Of each octave the levels up to the one that the next octave starts from, then the others.
-    blurs: Vec<[Vec<(Job, LaunchShape)>; 2]>,
+    blurs: Vec<[Vec<Launch>; 2]>,
     tiles: [Option<(Tiles, LaunchShape)>; 2],
     cells: Cells,
     number_of_cells: usize,
@@ -192,6 +193,7 @@ pub struct Plan {
 
 struct Kernels {
     blur: Blur,
+    blur_few: BlurFew,
     extrema: Extrema,
     refine: Refine,
     cells: CellsOf,
@@ -212,6 +214,8 @@ struct Buffers {
     slots: DeviceBuffer<Keypoint>,
     slot_descriptors: DeviceBuffer<[u32; 8]>,
     flags: DeviceBuffer<u8>,
+    /// Where points may be.
+    usable: Option<DeviceBuffer<u8>>,
     /// Alive for as long as their addresses in [`DescribeParams`] are used.
     _tables: Arena,
     found: Found,
@@ -223,7 +227,31 @@ impl Plan {
     /// # Errors
     /// What the CPU refuses; mode `paper` and more than [`MAX_KEYPOINTS`] points; from the driver.
     pub fn new(context: &Context, params: &FeatureParams, size: Size) -> Result<Self, PlanError> {
+        Self::with_mask(context, params, size, None)
+    }
+
+    /// The same; points at pixels that are 0 in `mask` are left out, as those of
+    /// [`super::cpu::Input::mask`].
+    ///
+    /// # Errors
+    /// As [`Plan::new`], and for a mask of another size.
+    pub fn with_mask(
+        context: &Context,
+        params: &FeatureParams,
+        size: Size,
+        mask: Option<&Mask>,
+    ) -> Result<Self, PlanError> {
         params.check_size(size)?;
+        if let Some(mask) = mask
+            && mask.size() != size
+        {
+            return Err(GpuError::Size {
+                what: "logo: pixels of the mask",
+                found: mask.size().area() as u64,
+                expected: size.area() as u64,
+            }
+            .into());
+        }
         if params.mode == Mode::Paper {
             return Err(PlanError::CpuOnly {
                 key: "mode",
@@ -278,6 +306,7 @@ impl Plan {
         let slots = layout.reserve("logo keypoints by point", most * each);
         let slot_descriptors = layout.reserve("logo descriptors by point", most * each);
         let flags = layout.reserve("logo flags", most);
+        let usable = mask.map(|_| layout.reserve("logo mask", size.area()));
         let keypoints = layout.reserve("logo keypoints", capacity);
         let descriptors = layout.reserve("logo descriptors", capacity);
         let original = layout.reserve("logo original", capacity);
@@ -315,9 +344,14 @@ impl Plan {
 
         let points = Module::load(context, "logo_points")?;
         let describe = Module::load(context, "logo_describe")?;
-        let blur: Blur = Module::load(context, "logo_blur")?.function("logo_blur")?;
+        let blurring = Module::load(context, "logo_blur")?;
+        let blur: Blur = blurring.function("logo_blur")?;
         let launches = blurs.iter().flatten().flatten();
-        let shared = launches.map(|b| b.1.shared).max().unwrap_or(0);
+        let shared = launches.map(|launch| match launch {
+            Launch::One(_, shape) => shape.shared,
+            Launch::Few(..) => 0,
+        });
+        let shared = shared.max().unwrap_or(0);
         blur.allow_shared(shared)?;
         let plan = Self {
             size,
@@ -358,6 +392,7 @@ impl Plan {
             },
             kernels: Kernels {
                 blur,
+                blur_few: blurring.function("logo_blur_few")?,
                 extrema: points.function("logo_extrema")?,
                 refine: points.function("logo_refine")?,
                 cells: points.function("logo_cells")?,
@@ -377,6 +412,7 @@ impl Plan {
                 slots: arena.buffer(slots)?,
                 slot_descriptors: arena.buffer(slot_descriptors)?,
                 flags: arena.buffer(flags)?,
+                usable: usable.map(|slot| arena.buffer(slot)).transpose()?,
                 _tables: tables_arena,
                 found: Found {
                     keypoints: arena.buffer(keypoints)?,
@@ -395,6 +431,9 @@ impl Plan {
         };
         let whole = [0, 0, size.width as u32, size.height as u32];
         stream.upload(&[whole], &plan.buffers.region)?;
+        if let (Some(mask), Some(usable)) = (mask, &plan.buffers.usable) {
+            stream.upload(&mask.pixels().copied().collect::<Vec<u8>>(), usable)?;
+        }
         stream.fill(&plan.buffers.levels, 0u16)?;
         stream.synchronize()?;
         Ok(plan)
@@ -467,12 +506,15 @@ impl Plan {
         // The next octave waits for a part of the levels only: the others beside it, and the extrema
         // of the first octave, which has most of the pixels, beside all others.
         for (octave, [first, rest]) in self.blurs.iter().enumerate() {
-            let blur = |stream: &Stream, (job, shape): &(Job, LaunchShape)| {
-                k.blur.launch(
-                    stream,
-                    *shape,
-                    &(self.geometry, *job, region, image.ptr(), levels),
-                )
+            let blur = |stream: &Stream, launch: &Launch| match launch {
+                Launch::One(job, shape) => {
+                    let arguments = (self.geometry, *job, region, image.ptr(), levels);
+                    k.blur.launch(stream, *shape, &arguments)
+                }
+                Launch::Few(few, shape) => {
+                    let arguments = (self.geometry, *few, region, levels);
+                    k.blur_few.launch(stream, *shape, &arguments)
+                }
             };
             first.iter().try_for_each(|job| blur(stream, job))?;
             stream.record(&self.ready)?;
@@ -510,6 +552,7 @@ impl Plan {
                 b.keys.ptr(),
                 b.cell_of.ptr(),
                 counts,
+                b.usable.as_ref().map_or(DevicePtr::NULL, DeviceBuffer::ptr),
             ),
         )?;
         mark("refine")?;
