@@ -35,7 +35,7 @@ if wants cameras; then
     rm target/test-vm.json
 fi
 if wants live; then
-    "${cargo[@]}" build --quiet --release --features v4l2 --bin roadloop --example package_texts
+    "${cargo[@]}" build --quiet --release --features v4l2 --bin roadloop --example package_texts --example read_results
 fi
 if wants service; then
     scripts/deb.sh --cpu "$arch"
@@ -65,13 +65,15 @@ timed() {
 guest() {    # SUITE
     local vm=(scripts/vm/boot.sh --arch "$arch" --devs 3)
     case $1 in
-        cameras) "${vm[@]}" --timeout 240 "$cameras" --test-threads 1 | timed ;;
+        cameras) "${vm[@]}" --timeout 240 --env ROADLOOP_REQUIRE_CAMERAS=1 "$cameras" --test-threads 1 | timed ;;
         live) "${vm[@]}" --systemd --smp 2 --timeout 600 --mem 1024 --out "$out/live" \
             --file "$target/release/roadloop:/usr/bin/roadloop" \
+            --file "$target/release/examples/read_results:/usr/bin/read_results" \
             --file scripts/vm/cases.sh:/guest/cases.sh --file scripts/vm/live.toml:/guest/live.toml scripts/vm/live.sh ;;
         service) "${vm[@]}" --systemd --timeout 600 --mem 1024 --out "$out/service" \
             --file "$deb:/guest/roadloop.deb" \
-            --file scripts/vm/cases.sh:/guest/cases.sh --file scripts/vm/live.toml:/guest/live.toml scripts/vm/service.sh ;;
+            --file "$target/release/examples/read_results:/usr/bin/read_results" \
+            --file scripts/vm/cases.sh:/guest/cases.sh scripts/vm/service.sh ;;
         *) echo "test-vm: no suite $1" >&2; return 2 ;;
     esac
 }
