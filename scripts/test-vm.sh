@@ -15,8 +15,20 @@ if [ "${1:-}" = --arch ]; then arch=$2; shift 2; fi
 suites=("$@")
 [ $# -gt 0 ] || suites=(cameras live service)
 
-if ! why=$(scripts/vm/setup.sh "$arch" 2>&1); then
-    echo "test-vm: SKIPPED, no virtual machine can be had here: $(tail -n 1 <<< "$why")"
+image() {    # An image that cannot be made for another reason than its packages is a failure.
+    local status=0
+    scripts/vm/boot.sh --arch "$arch" --image || status=$?
+    [ "$status" = 0 ] || [ "$status" = 69 ] || echo "test-vm: the guest's image can't be made" >&2
+    return $status
+}
+status=0
+why=$(scripts/vm/setup.sh "$arch" 2>&1 && { scripts/setup.sh v4l2 2>&1 || exit 69; } && image 2>&1) || status=$?
+if [ "$status" != 0 ] && [ "$status" != 69 ]; then
+    echo "$why" >&2
+    exit 1
+fi
+if [ "$status" != 0 ]; then
+    echo "test-vm: SKIPPED, no virtual machine with cameras can be had here: $(tail -n 1 <<< "$why")"
     [ -z "${ROADLOOP_REQUIRE_VM:-}" ] || { echo "test-vm: and ROADLOOP_REQUIRE_VM is set" >&2; exit 1; }
     exit 0
 fi
