@@ -151,7 +151,13 @@ libraries() {    # FILE: adds the shared libraries that it needs
             done
     fi
 }
-put() { add "$1" "$2"; libraries "$1"; }
+strip=strip
+[ "$arch" = "$native" ] || [ "$arch" != arm64 ] || strip=aarch64-linux-gnu-strip
+put() {    # without debug information, which is most of a program, where there is a strip
+    add "$1" "$2"
+    "$strip" --strip-debug "$job$2" 2> /dev/null || true
+    libraries "$1"
+}
 
 name=/guest/bin/$(basename "$program")
 put "$program" "$name"
