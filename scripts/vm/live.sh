@@ -44,6 +44,7 @@ three_hundred_frames() {
     took=$(since "$from")
     end
     wait $reader
+    cp /tmp/results $metrics $log /out/
     # The last report is written as the program ends.
     gaps=$(awk 'index($1, "roadloop_gaps_total") == 1 && $2 > 0 { print $1, $2 }' $metrics | tr '\n' ' ')
     [ "$(metric roadloop_socket_dropped_total)" = 0 ] || die 'the reader was too slow to judge'
@@ -111,15 +112,16 @@ a_wrong_device() {
 
 # Slow enough that emulated processors leave nothing out, and files short enough that there are several.
 slow() {
-    sed 's/^rate_hz.*/rate_hz = 2.0/; s/^tolerance_us.*/tolerance_us = 250000/' /guest/live.toml
-    printf '[record]\nrotate_s = 4\n'
+    sed 's/^rate_hz.*/rate_hz = 1.0/; s/^tolerance_us.*/tolerance_us = 500000/
+        s/^deadline_us.*/deadline_us = 10000000/' /guest/live.toml
+    printf '[record]\nrotate_s = 6\n'
 }
 recorded_and_replayed() {
     slow > /tmp/slow.toml
     recording=/tmp/recording
     rm -rf $recording /tmp/replayed
     begin /tmp/slow.toml record --out $recording
-    await 120 frames_reach 24 || { tail -n 20 $log; exit 1; }
+    await 120 frames_reach 20 || { tail -n 20 $log; exit 1; }
     end
     line=$(grep "$recording: " $log) || { tail -n 20 $log; die 'nothing is told of the recording'; }
     digest=${line##*digest }
@@ -131,7 +133,7 @@ recorded_and_replayed() {
     done
     roadloop replay $recording --config /tmp/slow.toml --save none --out /tmp/replayed > /tmp/replay.out 2> /tmp/replay.log ||
         { cat /tmp/replay.log; die 'it is not replayed'; }
-    if grep -E 'WARN|not closed|passed by' /tmp/replay.log; then die 'the replay complains'; fi
+    if grep -E 'WARN|not closed|passed by' /tmp/replay.log | grep -v 'dropped: recorded as such'; then die 'the replay complains'; fi
     again=$(sed -n 's/^digest: //p' /tmp/replay.out)
     [ -n "$digest" ] && [ "$again" = "$digest" ] || { cat /tmp/replay.out /tmp/replay.log; die "digest $again, live it was $digest"; }
     [ "$(ls $recording | wc -l)" -ge 3 ] || die "files: $(ls $recording)"
