@@ -19,7 +19,7 @@ demo: setup
 	$(CARGO) build --release
 	./target/release/roadloop demo --out $(DEMO) --force
 
-test: fmt lint unit release-tests cuda-check
+test: fmt lint unit release-tests cuda-check mpi-check test-vm
 	@echo "make test: all checks passed"
 
 setup:
@@ -41,12 +41,14 @@ lint: setup
 unit: setup
 	$(CARGO) test
 
-# What only the shipped profile can show: no allocations in the loop, byte-equal replays.
+# What only the shipped profile can show: no allocations in the loop, byte-equal replays. With the
+# cameras where they can be built, as in the package: test-vm then needs no third build.
 release-tests: setup
-	$(CARGO) test --release --test allocations --test run_allocations --test replay
+	@features=; if scripts/setup.sh v4l2; then features='--features v4l2'; fi; \
+	set -x; $(CARGO) test --release $$features --test allocations --test run_allocations --test replay
 
 # Skips, and says why, where QEMU can't be installed; ROADLOOP_REQUIRE_VM=1 makes that an error.
-test-vm: setup-v4l2
+test-vm: setup
 	scripts/test-vm.sh
 
 test-aarch64: setup-v4l2
@@ -76,7 +78,7 @@ cuda-check: cuda-setup kernel-report
 # Compilers and launcher of MPI are installed where that may be done; else it skips and says so.
 mpi-check: setup
 	@if scripts/setup-mpi.sh; then \
-	  $(CARGO) clippy --all-targets --features mpi -- -D warnings && \
+	  $(CARGO) clippy --lib --bins --test forest_mpi --features mpi -- -D warnings && \
 	  $(CARGO) test --features mpi --test forest_mpi; \
 	else echo "mpi-check: SKIPPED, there is no MPI here"; fi
 

@@ -27,8 +27,10 @@ fn main() -> Result<(), Box<dyn Error>> {
             Message::Frame(frame) => {
                 let stixels = frame.stixels.map(|s| s.columns.iter().map(Vec::len).sum());
                 println!(
-                    "frame {}: {:.1} ms, {:?} stixels, road {:?}, motion {:?}, {} logos, gaps {:?}",
+                    "frame {} (the camera's {}) of {:.6} s: {:.1} ms, {:?} stixels, road {:?}, motion {:?}, {} logos, gaps {:?}",
                     frame.id.index,
+                    frame.id.number,
+                    frame.id.timestamp_ns as f64 / 1e9,
                     frame.duration_ns as f64 / 1e6,
                     stixels.unwrap_or(0usize),
                     frame.road.map(|road| road.horizon_row),
@@ -38,7 +40,13 @@ fn main() -> Result<(), Box<dyn Error>> {
                 );
             }
             Message::Missing(missing) => {
-                println!("frame {}: {}", missing.id.index, missing.gap);
+                println!(
+                    "frame {} (the camera's {}) of {:.6} s: {}",
+                    missing.id.index,
+                    missing.id.number,
+                    missing.id.timestamp_ns as f64 / 1e9,
+                    missing.gap
+                );
             }
         }
     }

@@ -37,7 +37,7 @@ fi
 # Completions and man pages are the same for each processor: the native program's. Built together
 # with the native program, so that the library is compiled once.
 say "man pages and completions"
-cargo build --quiet --release --features v4l2 --bin roadloop --example package_texts
+cargo build --quiet --release --features v4l2 --bin roadloop --example package_texts --example read_results
 rm -rf target/package
 target/release/examples/package_texts target/package
 
@@ -56,6 +56,14 @@ check() {    # DEB ARCH NAME
         usr/share/fish/vendor_completions.d/roadloop.fish usr/share/roadloop/calib/template.yaml \
         "usr/share/doc/$name/copyright" DEBIAN/postinst DEBIAN/prerm DEBIAN/postrm; do
         grep -qxF "$file" <<< "$files" || fail "$deb: has no /$file"
+    done
+    # What unit and pages send their reader to is in the package, too.
+    local page
+    for page in $(grep -ho '/usr/share/[A-Za-z0-9_/.-]*[a-z]' "$work"/usr/lib/systemd/system/* "$work"/usr/share/doc/roadloop/docs/*.md | sort -u); do
+        [ -e "$work$page" ] || fail "$deb: has no $page, which its unit or its pages name"
+    done
+    for page in $(grep -ho '](\(\.\./examples/\)\?[a-z_]*\.[a-z]*)' "$work"/usr/share/doc/roadloop/docs/*.md | tr -d ']()' | sort -u); do
+        [ -e "$work/usr/share/doc/roadloop/docs/$page" ] || fail "$deb: has no docs/$page, which its pages name"
     done
     program=$work/usr/bin/roadloop
     glibc=$(readelf -W --dyn-syms "$program" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
@@ -85,12 +93,12 @@ build() {    # ARCH KIND
     say "$name, $arch"
     if [ "$arch" = "$native" ]; then
         if [ "$kind" = cuda ]; then scripts/libcuda-stub.sh; fi
-        cargo build --quiet --release --features "$features" --bin roadloop --example package_texts
+        cargo build --quiet --release --features "$features" --bin roadloop --example package_texts --example read_results
         cargo deb "${options[@]}" --output target/debian/
     elif [ "$native-$arch" = amd64-arm64 ]; then
         scripts/aarch64.sh setup > /dev/null
         if [ "$kind" = cuda ]; then CC=aarch64-linux-gnu-gcc scripts/libcuda-stub.sh .cuda-stub/aarch64; fi
-        scripts/aarch64.sh cargo build --quiet --release --features "$features" --bin roadloop
+        scripts/aarch64.sh cargo build --quiet --release --features "$features" --bin roadloop --example package_texts --example read_results
         CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_STRIP=aarch64-linux-gnu-strip \
             scripts/aarch64.sh cargo deb "${options[@]}" --target aarch64-unknown-linux-gnu --output target/debian/
     else

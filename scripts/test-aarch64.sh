@@ -55,7 +55,7 @@ mono=(cdnet_highway logo_kravag_truck)
 digests() {
     local work drive
     work=$(mktemp -d)
-    cargo build --quiet --release --features v4l2 --bin roadloop --example package_texts
+    cargo build --quiet --release --features v4l2 --bin roadloop --example package_texts --example read_results
     arm build --quiet --release --features v4l2 --bin roadloop
     target/release/roadloop synth --out "$work/street" --frames 3 --seed 7 2> /dev/null
     for drive in "$work/street" "${stereo[@]/#/$data/}"; do same "$drive" "$work" 0..3 disparity; done

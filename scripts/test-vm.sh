@@ -15,8 +15,20 @@ if [ "${1:-}" = --arch ]; then arch=$2; shift 2; fi
 suites=("$@")
 [ $# -gt 0 ] || suites=(cameras live service)
 
-if ! why=$(scripts/vm/setup.sh "$arch" 2>&1); then
-    echo "test-vm: SKIPPED, no virtual machine can be had here: $(tail -n 1 <<< "$why")"
+image() {    # An image that cannot be made for another reason than its packages is a failure.
+    local status=0
+    scripts/vm/boot.sh --arch "$arch" --image || status=$?
+    [ "$status" = 0 ] || [ "$status" = 69 ] || echo "test-vm: the guest's image can't be made" >&2
+    return $status
+}
+status=0
+why=$(scripts/vm/setup.sh "$arch" 2>&1 && { scripts/setup.sh v4l2 2>&1 || exit 69; } && image 2>&1) || status=$?
+if [ "$status" != 0 ] && [ "$status" != 69 ]; then
+    echo "$why" >&2
+    exit 1
+fi
+if [ "$status" != 0 ]; then
+    echo "test-vm: SKIPPED, no virtual machine with cameras can be had here: $(tail -n 1 <<< "$why")"
     [ -z "${ROADLOOP_REQUIRE_VM:-}" ] || { echo "test-vm: and ROADLOOP_REQUIRE_VM is set" >&2; exit 1; }
     exit 0
 fi
@@ -35,7 +47,7 @@ if wants cameras; then
     rm target/test-vm.json
 fi
 if wants live; then
-    "${cargo[@]}" build --quiet --release --features v4l2 --bin roadloop --example package_texts
+    "${cargo[@]}" build --quiet --release --features v4l2 --bin roadloop --example package_texts --example read_results
 fi
 if wants service; then
     scripts/deb.sh --cpu "$arch"
@@ -65,13 +77,15 @@ timed() {
 guest() {    # SUITE
     local vm=(scripts/vm/boot.sh --arch "$arch" --devs 3)
     case $1 in
-        cameras) "${vm[@]}" --timeout 240 "$cameras" --test-threads 1 | timed ;;
+        cameras) "${vm[@]}" --timeout 240 --env ROADLOOP_REQUIRE_CAMERAS=1 "$cameras" --test-threads 1 | timed ;;
         live) "${vm[@]}" --systemd --smp 2 --timeout 600 --mem 1024 --out "$out/live" \
             --file "$target/release/roadloop:/usr/bin/roadloop" \
+            --file "$target/release/examples/read_results:/usr/bin/read_results" \
             --file scripts/vm/cases.sh:/guest/cases.sh --file scripts/vm/live.toml:/guest/live.toml scripts/vm/live.sh ;;
         service) "${vm[@]}" --systemd --timeout 600 --mem 1024 --out "$out/service" \
             --file "$deb:/guest/roadloop.deb" \
-            --file scripts/vm/cases.sh:/guest/cases.sh --file scripts/vm/live.toml:/guest/live.toml scripts/vm/service.sh ;;
+            --file "$target/release/examples/read_results:/usr/bin/read_results" \
+            --file scripts/vm/cases.sh:/guest/cases.sh scripts/vm/service.sh ;;
         *) echo "test-vm: no suite $1" >&2; return 2 ;;
     esac
 }

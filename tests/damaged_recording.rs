@@ -2,7 +2,7 @@
 #[path = "common/tape.rs"]
 mod tape;
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Command};
 
 use roadloop::frame::Gap;
 use tape::{read, same, tape};
@@ -64,6 +64,27 @@ fn all_whole_chunks_before_a_cut_are_read() {
             (0..expected).collect::<Vec<_>>(),
             "cut at {cut}"
         );
+    }
+}
+
+/// Killed between two chunks, a recorder leaves nothing behind that is damaged.
+#[test]
+fn a_recording_that_was_not_closed_is_told() {
+    let whole = tape(FRAMES);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tape.mcap");
+    for (length, closed) in [(whole.len(), true), (chunk_ends(&whole)[FRAMES - 1], false)] {
+        fs::write(&path, &whole[..length]).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_roadloop"))
+            .args(["replay", "--save", "none", "--force", "--out"])
+            .arg(dir.path().join("results"))
+            .arg(&path)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}");
+        let told = text.contains("tape.mcap: was not closed properly");
+        assert_eq!(told, !closed, "{text}");
     }
 }
 

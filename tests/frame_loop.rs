@@ -122,6 +122,8 @@ type Frame = (usize, bool, Vec<(&'static str, Outcome)>);
 struct Seen {
     frames: Vec<Frame>,
     gaps: Vec<(usize, Gap)>,
+    /// Of frames and gaps, as they went out.
+    order: Vec<usize>,
     lag_ns: Vec<u64>,
 }
 
@@ -136,11 +138,13 @@ impl Sink for Seen {
         );
         self.frames.push((result.id.index, late, stages.collect()));
         self.lag_ns.push(timing.duration_ns);
+        self.order.push(result.id.index);
         Ok(())
     }
 
     fn gap(&mut self, id: FrameId, gap: Gap) -> Result<(), SinkError> {
         self.gaps.push((id.index, gap));
+        self.order.push(id.index);
         Ok(())
     }
 }
@@ -371,12 +375,28 @@ fn a_burst_does_not_stop_at_a_gap() {
         if frame == 0 { 105 * MS } else { 5 * MS }
     });
     assert_eq!(seen.indices(), [0, 4, 5]);
-    let mut gaps = seen.gaps;
-    gaps.sort();
     assert_eq!(
-        gaps,
+        seen.gaps,
         [(1, Gap::Dropped), (2, Gap::Dropped), (3, Gap::Missing)]
     );
+    assert_eq!(seen.order, [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn gaps_behind_a_frame_are_told_after_it() {
+    // While frame 0 is computed frame 1 comes, which then is too old, and gaps, also more than
+    // are looked past.
+    for more in [2, 40] {
+        let mut steps = frames(2);
+        steps.extend((2..2 + more).map(|i| Step::Gap(i, Gap::Missing)));
+        steps.push(Step::Frame(2 + more));
+        let (seen, ..) = run(Pace::Realtime, &[STEREO], steps, |frame, _| {
+            let busy = (2 + more) as u64 * PERIOD - 10 * MS;
+            if frame == 0 { busy / 4 } else { 5 * MS }
+        });
+        assert_eq!(seen.indices(), [0, 2 + more]);
+        assert_eq!(seen.order, (0..=2 + more).collect::<Vec<_>>());
+    }
 }
 
 #[test]

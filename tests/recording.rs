@@ -145,6 +145,7 @@ fn a_recording_gives_the_results_of_the_loop_and_each_file_alone_its_own() {
         let status = live.status.unwrap();
         assert_eq!((status.frames, status.dropped, status.files), (24, 0, 3));
         assert_eq!(status.stopped, None);
+        assert_eq!(status.digest, Some(live.whole));
         let again = run(&recorded, &config, None);
         assert_eq!(again.frames, live.frames);
         assert_eq!(again.whole, live.whole);

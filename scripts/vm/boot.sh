@@ -19,6 +19,8 @@
 #   --timeout S       wall-clock limit for the whole run             (default 120)
 #   --smp N, --mem M  processors, memory in MiB                      (default 1, 512)
 #   --verbose         the guest's console on standard error
+#   --image           only makes the image, where it is not there yet; no PROGRAM. Status 69
+#                     where its packages are not to be had
 #
 # Exit status: the program's; 124 past the time limit; 125 if the guest failed (its
 # console is then shown); 2 on wrong usage.
@@ -37,7 +39,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 native=$(dpkg --print-architecture)
 arch='' devs=3 planes=1 vivid_more='' cwd=/ limit=120 smp=1 mem=512
-verbose='' watchdog='' systemd='' out_dir=''
+verbose='' watchdog='' systemd='' out_dir='' only_image=''
 files=() units=() shares=() envs=()
 
 usage() { sed -n '2,/^set -euo/p' "${BASH_SOURCE[0]}" | sed '$d; s/^# \{0,1\}//' >&2; exit 2; }
@@ -50,6 +52,7 @@ while [ $# -gt 0 ]; do
         --systemd) systemd=1; shift ;;
         --watchdog) watchdog=1; shift ;;
         --verbose) verbose=1; shift ;;
+        --image) only_image=1; shift ;;
         --) shift; break ;;
         --*)
             [ $# -ge 2 ] || usage
@@ -73,12 +76,16 @@ while [ $# -gt 0 ]; do
         *) break ;;
     esac
 done
-[ $# -gt 0 ] || usage
-program=$(command -v -- "$1") || { say "no such program: $1"; exit 2; }
-program=$(realpath "$program")
-shift
+if [ -z "$only_image" ]; then
+    [ $# -gt 0 ] || usage
+    program=$(command -v -- "$1") || { say "no such program: $1"; exit 2; }
+    program=$(realpath "$program")
+    shift
+fi
 
-if [ -z "$arch" ]; then
+if [ -n "$only_image" ]; then
+    arch=${arch:-$native}
+elif [ -z "$arch" ]; then
     case $(od -An -tx1 -N20 "$program" | tr -d ' \n') in    # ELF's e_machine
         7f454c46*3e00) arch=amd64 ;;
         7f454c46*b700) arch=arm64 ;;
@@ -101,6 +108,7 @@ mkdir -p "$cache"
     touch "$image"
     find "$cache" -maxdepth 1 -name '*-*' -mtime +14 -exec rm -rf {} +    # images of earlier versions
 ) 9> "$cache/lock"
+[ -z "$only_image" ] || exit 0
 accel=${ROADLOOP_VM_ACCEL:-$(cat "$image/accel")}
 [ "$accel" != kvm ] || cpu=host
 cpu=${ROADLOOP_VM_CPU:-$cpu}
@@ -143,7 +151,13 @@ libraries() {    # FILE: adds the shared libraries that it needs
             done
     fi
 }
-put() { add "$1" "$2"; libraries "$1"; }
+strip=strip
+[ "$arch" = "$native" ] || [ "$arch" != arm64 ] || strip=aarch64-linux-gnu-strip
+put() {    # without debug information, which is most of a program, where there is a strip
+    add "$1" "$2"
+    "$strip" --strip-debug "$job$2" 2> /dev/null || true
+    libraries "$1"
+}
 
 name=/guest/bin/$(basename "$program")
 put "$program" "$name"

@@ -35,6 +35,33 @@ await() {    # SECONDS COMMAND…: until the command succeeds
     done
 }
 
+# What `read_results` has printed: each index once and in order, be it a result or a gap with a
+# name, stamps that go up (a gap may have its predecessor's), the cameras' own numbers, too.
+# Prints how many results there are; with `note: `, the time between stamps.
+judge_results() {    # FILE
+    awk '
+        function bad(what) { print FILENAME ": line " NR ": " what ": " $0; failed = 1; exit 1 }
+        $1 != "frame" { next }
+        {
+            index_ = $2; number = $5 + 0; stamp = $7 + 0; result = $9 ~ /^[0-9.]+$/ && $10 == "ms,"
+            if (!result && $9 !~ /^(dropped|unsynchronised|camera_lost|missing)$/) bad("neither a result nor a gap with a name")
+            if (seen && index_ != last_index + 1) bad("index " index_ " after " last_index)
+            if (seen && (stamp < last_stamp || (result && stamp == last_stamp))) bad("stamp " stamp " after " last_stamp)
+            if (seen && stamp > last_stamp) {
+                if (number <= last_number) bad("number " number " after " last_number)
+                steps++; sum += stamp - last_stamp; numbers += number - last_number
+            }
+            if (result) { results++; ms = $9 + 0; if (ms > worst) worst = ms }
+            seen = 1; last_index = index_; last_stamp = stamp; last_number = number
+        }
+        END {
+            if (failed) exit 1
+            if (steps) printf "note: %d results, %d gaps in order; %.1f ms from number to number; latency at most %.0f ms\n",
+                results, last_index - first_index + 1 - results, 1000 * sum / numbers, worst
+            print "results " results + 0
+        }' first_index="$(awk '$1 == "frame" { print $2; exit }' "$1")" "$1"
+}
+
 finish() {
     [ "$failed" = 0 ]
     exit

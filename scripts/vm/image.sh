@@ -51,12 +51,15 @@ apt() {
         -o APT::Architecture="$arch" -o APT::Architectures="$arch" \
         -o Acquire::Languages=none -o APT::Sandbox::User=root -o Debug::NoLocking=1 "$@"
 }
-apt apt-get update
+# Without a network, or on another distribution: nothing of ours is wrong. Status 69.
+unavailable() { echo "vm/image: $*" >&2; exit 69; }
+apt apt-get update || unavailable "apt-get update failed"
 meta=linux-image-$arch
-kernel=$(apt apt-cache depends "$meta" | awk '$1 == "Depends:" && $2 ~ /^linux-image-[0-9]/ && !n++ {print $2}')
-[ -n "$kernel" ] || die "no kernel found behind $meta"
-(cd "$tmp/deb" && apt apt-get download "$kernel" busybox-static)
-apt apt-get install -y --download-only --no-install-recommends systemd dpkg libgcc-s1 v4l-utils > /dev/null
+kernel=$(apt apt-cache depends "$meta" | awk '$1 == "Depends:" && $2 ~ /^linux-image-[0-9]/ && !n++ {print $2}') || true
+[ -n "$kernel" ] || unavailable "no kernel found behind $meta"
+(cd "$tmp/deb" && apt apt-get download "$kernel" busybox-static) || unavailable "no $kernel or no busybox-static"
+apt apt-get install -y --download-only --no-install-recommends systemd dpkg libgcc-s1 v4l-utils > /dev/null ||
+    unavailable "no systemd, dpkg or v4l-utils for the guest"
 dpkg-deb -x "$tmp"/deb/linux-image-*.deb "$tmp/k"
 dpkg-deb -x "$tmp"/deb/busybox-static_*.deb "$tmp/b"
 for deb in "$tmp"/apt/cache/archives/*.deb; do dpkg-deb -x "$deb" "$tmp/s"; done

@@ -15,9 +15,12 @@ frames_reach() { [ "$(frames)" -ge "$1" ]; }
 camera_is() { [ "$(metric "roadloop_camera_state{camera=\"$1\",state=\"$2\"}")" = 1 ]; }
 fault() { v4l2-ctl -d "/dev/video$1" --set-ctrl "$2"; }
 
-begin() {    # CONFIG: the program in the background, until its first result
+begin() {    # CONFIG [COMMAND ARGUMENT…]: the program in the background, until its first result
     rm -f $metrics
-    roadloop run --config "$1" 2> $log &
+    config=$1
+    shift
+    [ $# -gt 0 ] || set -- run
+    roadloop "$@" --config "$config" 2> $log &
     pid=$!
     trap 'kill -9 $pid 2> /dev/null' EXIT      # a case that fails leaves no program behind
     await 60 frames_reach 1 || { cat $log; exit 1; }
@@ -33,15 +36,29 @@ died() { ! kill -0 "$pid" 2> /dev/null; }
 
 three_hundred_frames() {
     begin /guest/live.toml
+    read_results /run/roadloop/results.sock > /tmp/results &
+    reader=$!
     first=$(frames)
     from=$(up)
-    await 180 frames_reach $((first + 300)) || { cat $metrics; tail -n 20 $log; exit 1; }
+    await 240 frames_reach $((first + 320)) || { cat $metrics; tail -n 20 $log; exit 1; }
     took=$(since "$from")
-    gaps=$(awk 'index($1, "roadloop_gaps_total") == 1 && $2 > 0 { print $1, $2 }' $metrics | tr '\n' ' ')
     end
-    rate=$(awk -v t="$took" 'BEGIN { printf "%.1f", 300 / t }')
-    echo "note: 300 frames of three cameras in $took s, $rate Hz; gaps: ${gaps:-none}"
-    echo "note: p50 of stages: $(awk '/roadloop_stage_seconds_sum/ { s = $2; n = $1; sub(/.*stage="/, "", n); sub(/".*/, "", n); t[n] = s } /roadloop_stage_seconds_count/ { n = $1; sub(/.*stage="/, "", n); sub(/".*/, "", n); printf "%s %.1f ms, ", n, 1000 * t[n] / $2 }' $metrics)"
+    wait $reader
+    cp /tmp/results $metrics $log /out/
+    # The last report is written as the program ends.
+    gaps=$(awk 'index($1, "roadloop_gaps_total") == 1 && $2 > 0 { print $1, $2 }' $metrics | tr '\n' ' ')
+    [ "$(metric roadloop_socket_dropped_total)" = 0 ] || die 'the reader was too slow to judge'
+    judge_results /tmp/results || exit 1
+    [ "$(judge_results /tmp/results | sed -n 's/^results //p')" -ge 300 ] || die 'fewer than 300 results'
+    # With road, stixels and foreground of what the cameras see.
+    grep -q 'stixels, road Some' /tmp/results || { head -n 5 /tmp/results; die 'no road in any result'; }
+    [ "$(metric roadloop_stage_seconds_count{stage=\"foreground\"})" -ge 300 ] || die 'no foreground'
+    major=$(metric 'roadloop_page_faults_per_1000_frames{kind="major"}')
+    [ "$major" = 0 ] || die "$major major page faults a 1000 frames"
+    rate=$(awk -v t="$took" 'BEGIN { printf "%.1f", 320 / t }')
+    echo "note: 320 frames of three cameras in $took s, $rate Hz; gaps: ${gaps:-none}"
+    echo "note: page faults a 1000 frames: $(metric 'roadloop_page_faults_per_1000_frames{kind="minor"}') minor, $major major"
+    echo "note: mean of stages: $(awk '/roadloop_stage_seconds_sum/ { s = $2; n = $1; sub(/.*stage="/, "", n); sub(/".*/, "", n); t[n] = s } /roadloop_stage_seconds_count/ { n = $1; sub(/.*stage="/, "", n); sub(/".*/, "", n); printf "%s %.1f ms, ", n, 1000 * t[n] / $2 }' $metrics)"
 }
 
 unplugged_and_plugged_in() {
@@ -93,9 +110,59 @@ a_wrong_device() {
     grep 'camera left' $log || { cat $log; exit 1; }
 }
 
+# Slow enough that emulated processors leave nothing out, and files short enough that there are several.
+slow() {
+    sed 's/^rate_hz.*/rate_hz = 1.0/; s/^tolerance_us.*/tolerance_us = 500000/
+        s/^deadline_us.*/deadline_us = 10000000/' /guest/live.toml
+    printf '[record]\nrotate_s = 6\n'
+}
+recorded_and_replayed() {
+    slow > /tmp/slow.toml
+    recording=/tmp/recording
+    rm -rf $recording /tmp/replayed
+    begin /tmp/slow.toml record --out $recording
+    await 120 frames_reach 20 || { tail -n 20 $log; exit 1; }
+    end
+    line=$(grep "$recording: " $log) || { tail -n 20 $log; die 'nothing is told of the recording'; }
+    digest=${line##*digest }
+    [ "$(metric roadloop_gaps_total)" = 0 ] || echo "note: gaps: $(awk 'index($1, "roadloop_gaps_total") == 1 && $2 > 0 { print $1, $2 }' $metrics | tr '\n' ' ')"
+    [ "$(metric roadloop_recording_dropped_total)" = 0 ] || die 'frames are not in the recording'
+    # A file that is closed ends as it begins.
+    for file in "$recording"/*.mcap; do
+        [ "$(tail -c 8 "$file" | od -An -tx1 | tr -d ' \n')" = 894d434150300d0a ] || die "$file is not closed"
+    done
+    roadloop replay $recording --config /tmp/slow.toml --save none --out /tmp/replayed > /tmp/replay.out 2> /tmp/replay.log ||
+        { cat /tmp/replay.log; die 'it is not replayed'; }
+    if grep -E 'WARN|not closed|passed by' /tmp/replay.log | grep -v 'dropped: recorded as such'; then die 'the replay complains'; fi
+    again=$(sed -n 's/^digest: //p' /tmp/replay.out)
+    [ -n "$digest" ] && [ "$again" = "$digest" ] || { cat /tmp/replay.out /tmp/replay.log; die "digest $again, live it was $digest"; }
+    [ "$(ls $recording | wc -l)" -ge 3 ] || die "files: $(ls $recording)"
+    echo "note: live and replayed: $digest, $(sed -n 's/^frames: //p' /tmp/replay.out) frames of $(ls $recording | wc -l) files"
+}
+killed_while_recording() {
+    slow > /tmp/slow.toml
+    recording=/tmp/killed
+    rm -rf $recording /tmp/replayed
+    begin /tmp/slow.toml record --out $recording
+    await 60 frames_reach 6 || { tail -n 20 $log; exit 1; }
+    before=$(frames)
+    kill -9 "$pid"
+    wait "$pid" || true
+    trap - EXIT
+    roadloop replay $recording --config /tmp/slow.toml --save none --out /tmp/replayed > /tmp/replay.out 2> /tmp/replay.log ||
+        { cat /tmp/replay.log; die 'it is not replayed'; }
+    grep 'not closed properly' /tmp/replay.log || { cat /tmp/replay.log; die 'nothing is told of the open file'; }
+    after=$(sed -n 's/^frames: //p' /tmp/replay.out)
+    # At most a second of two frames is lost, and the metrics are up to a second old.
+    [ "$after" -ge $((before - 2)) ] || die "$after frames are left of $before"
+    echo "note: $after frames are left; $before were out a second before"
+}
+
 check 'three cameras through the whole loop, 300 frames and more' three_hundred_frames
 check 'a camera unplugged and plugged in again' unplugged_and_plugged_in
 check 'errors in the queue: flagged buffers, QBUF, a fatal streaming error' errors_in_the_queue
+check 'recorded, ended by SIGTERM, replayed: the same digest' recorded_and_replayed
+check 'killed while recording: all but the last second is left' killed_while_recording
 check 'a silent camera: the loop goes on without it' a_silent_camera
 check 'no camera is there: status 69, the camera named' a_wrong_device
 finish

@@ -1,6 +1,6 @@
 #!/bin/sh
 # In the guest, under systemd: the package and the service. /guest/roadloop.deb is the package,
-# /guest/live.toml a configuration for the guest's three cameras.
+# /usr/bin/read_results prints what comes over the socket.
 # shellcheck disable=SC1091,SC2317
 . /guest/cases.sh
 
@@ -50,6 +50,64 @@ unit_is_sound() {
     systemd-analyze security --threshold=30 --no-pager roadloop.service > /tmp/security ||
         { cat /tmp/security; exit 1; }
     echo "note: $(sed -n 's/^.*Overall exposure level for //p' /tmp/security)"
+}
+
+# The configuration as it is shipped, edited as a user does: cameras and calibration uncommented.
+shipped() {
+    sed 's/^#\(\[cameras\|\[calibration\|device =\|width =\|height =\|format =\|rate_hz =\|file =\)/\1/'
+}
+shipped_configuration() {
+    fresh
+    shipped < $config > /tmp/shipped.toml
+    [ "$(grep -c '^\[cameras' /tmp/shipped.toml)" = 4 ] || { cat /tmp/shipped.toml; die 'the example is another one'; }
+    roadloop check config /tmp/shipped.toml > /tmp/checked
+    grep 'device = "/dev/v4l/by-path/platform-tegra-capture-vi-video-index1"' /tmp/checked
+    grep 'file = "/etc/roadloop/stereo.yaml"' /tmp/checked
+}
+
+on_cameras() {
+    fresh
+    cp $config /tmp/as-shipped.toml
+    # A camera of a template, at the guest's size.
+    shipped < /tmp/as-shipped.toml | sed '
+        s/platform-tegra-capture-vi-video-index\([012]\)/platform-vivid.\1-video-index0/
+        s/^width.*/width = 320/; s/^height.*/height = 180/
+        s/^rate_hz.*/rate_hz = 2.0\ntolerance_us = 250000/
+        s/^deadline_us.*/deadline_us = 400000/' > $config
+    sed 's/^\[calibration\]/[camera]/; s/^file = .*/focal_px = 260.0\ncx = 160.0\ncy = 90.0\nbaseline_m = 0.12/' -i $config
+    cat >> $config << END
+[stereo]
+disparities = 64
+[foreground]
+enabled = true
+[record]
+enabled = true
+folder = "/var/lib/roadloop/recordings"
+END
+    roadloop check config $config > /dev/null
+    from=$(up)
+    systemctl start roadloop || { journal; exit 1; }
+    echo "note: READY on three cameras after $(since "$from") s: $(show StatusText)"
+    read_results /run/roadloop/results.sock > /tmp/results &
+    enough() { [ "$(grep -c ' ms, ' /tmp/results)" -ge 10 ]; }
+    await 60 enough || { journal; exit 1; }
+    systemctl stop roadloop
+    [ "$(show Result)" = success ] || { journal; die "result $(show Result)"; }
+    wait
+    judge_results /tmp/results || exit 1
+    journal > /tmp/journal
+    # What the unit grants is enough for what [realtime] asks for.
+    if grep -E 'refused|not permitted|denied' /tmp/journal; then die 'something is refused'; fi
+    recording=$(sed -n 's/.* \(\/var\/lib\/roadloop\/recordings\/[^:]*\): .*/\1/p' /tmp/journal)
+    digest=$(sed -n "s|.*$recording: .*, digest ||p" /tmp/journal)
+    [ -n "$digest" ] || { cat /tmp/journal; die 'no digest of the recording'; }
+    roadloop replay "$recording" --config $config --save none --out /tmp/replayed > /tmp/replay.out 2> /tmp/replay.log ||
+        { cat /tmp/replay.log; die 'it is not replayed'; }
+    if grep -E 'WARN|not closed|passed by' /tmp/replay.log; then die 'the replay complains'; fi
+    grep "^digest: $digest" /tmp/replay.out || { cat /tmp/replay.out; die "live it was $digest"; }
+    echo "note: live and replayed: $digest, $(sed -n 's/^frames: //p' /tmp/replay.out) frames"
+    rm -r "$recording" /tmp/replayed
+    cp /tmp/as-shipped.toml $config
 }
 
 bad_configuration() {
@@ -109,11 +167,35 @@ killed_it_comes_back() {
     await 20 state active
 }
 
-sigterm_ends_in_order() {
+sigterm_ends_within_a_frame() {
+    fresh
+    street < /dev/null
+    sed -i 's/^rate_hz.*/rate_hz = 2.0/' $config
+    systemctl start roadloop
+    read_results /run/roadloop/results.sock > /tmp/results &
+    enough() { [ "$(grep -c ' ms, ' /tmp/results)" -ge 2 ]; }
+    await 20 enough
+    pid=$(show MainPID)
+    from=$(up)
+    kill -TERM "$pid"
+    gone() { [ ! -e "/proc/$pid" ]; }
+    await 20 gone
+    took=$(since "$from")
+    wait
+    # Results that were ready after the signal.
+    late=$(awk -v from="$from" '$1 == "frame" && $10 == "ms," && $7 + $9 / 1000 > from { n++ } END { print n + 0 }' /tmp/results)
+    [ "$late" -le 1 ] || { cat /tmp/results; die "$late results after SIGTERM"; }
+    await 5 state inactive
+    [ "$(show Result)" = success ] || die "result $(show Result)"
+    [ "$(show ExecMainStatus)" = 0 ] || die "status $(show ExecMainStatus)"
+    [ "$(show NRestarts)" = 0 ] || die 'it was started anew'
+    echo "note: ended $took s after the signal, with $late more result; a frame is 0.5 s"
+}
+
+stopped_in_order() {
     fresh
     street < /dev/null
     systemctl start roadloop
-    sleep 2
     from=$(up)
     systemctl stop roadloop
     took=$(since "$from")
@@ -149,12 +231,15 @@ removal_and_purge() {
 
 check 'the package installs; nothing is enabled or started' installs
 check 'the unit is sound, its exposure at most 3.0' unit_is_sound
+check 'the shipped configuration, its example of cameras uncommented' shipped_configuration
+check 'the shipped configuration on three cameras: results, a recording, replayed' on_cameras
 check 'a bad configuration: status 78, no restart' bad_configuration
 check 'READY after the first result' ready_after_the_first_result
 check 'no READY without a result' no_ready_without_a_result
 check 'a hanging stage: the watchdog kills, the post-mortem names it, a restart' watchdog_kills_and_restarts
 check 'killed, it comes back' killed_it_comes_back
-check 'SIGTERM: the end, in order' sigterm_ends_in_order
+check 'SIGTERM: the end within a frame' sigterm_ends_within_a_frame
+check 'systemctl stop: the end, in order' stopped_in_order
 check 'an upgrade keeps the configuration and restarts the service' upgrade
 check 'removal keeps the configuration, purge does not' removal_and_purge
 finish

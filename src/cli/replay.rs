@@ -511,11 +511,13 @@ impl Sink for Watched {
 /// What became of a recording.
 pub(super) fn tell_recorded(folder: &Path, status: &RecordStatus) {
     let folder = folder.display();
+    let digest = status.digest.map(|d| format!(", digest {d}"));
     log::info!(
-        "{folder}: {} frames in {} files, {} MiB",
+        "{folder}: {} frames in {} files, {} MiB{}",
         status.frames,
         status.files,
-        status.bytes >> 20
+        status.bytes >> 20,
+        digest.unwrap_or_default()
     );
     if status.dropped > 0 {
         log::warn!(

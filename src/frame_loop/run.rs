@@ -63,6 +63,9 @@ const WAIT_NS: u64 = 50_000_000;
 /// A wait for a frame that is worth a word.
 const LONG_WAIT_NS: u64 = 10_000_000_000;
 
+/// Gaps that are looked past for a newer frame.
+const LATER: usize = 16;
+
 /// Most units that a backend may have.
 const MAX_UNITS: usize = MAX_STAGES;
 
@@ -84,6 +87,8 @@ pub struct FrameLoop<'a, B, C> {
     period_ns: u64,
     /// What came after a frame that was looked past, and waits for its turn.
     ahead: Option<Next>,
+    /// Gaps behind the frame in hand: they are told after it, so that all goes out in order.
+    later: heapless::Vec<(FrameId, Gap), LATER>,
     /// When the source last gave something.
     heard: Timestamp,
     lost: bool,
@@ -132,6 +137,7 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
             last: None,
             period_ns: FIRST_PERIOD_NS,
             ahead: None,
+            later: heapless::Vec::new(),
             heard: clock.now(),
             lost: false,
             live: false,
@@ -193,8 +199,17 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
                 Next::Frame(set) => {
                     self.heard(set.id);
                     self.frame(set, source, sink, stop)?;
+                    self.tell_later(sink)?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Tells the gaps behind a frame that has gone out, or was dropped.
+    fn tell_later(&mut self, sink: &mut impl Sink) -> Result<(), SinkError> {
+        for (id, gap) in mem::take(&mut self.later) {
+            sink.gap(id, gap)?;
         }
         Ok(())
     }
@@ -283,11 +298,15 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
                         let older = mem::replace(&mut set, newer);
                         sink.gap(older.id, Gap::Dropped)?;
                         source.recycle(older);
+                        self.tell_later(sink)?;
                     }
                     // What can't come keeps no newer frame waiting.
                     Next::Gap(id, gap) if self.arrival(id) <= self.clock.now() => {
                         self.heard(id);
-                        sink.gap(id, gap)?;
+                        if self.later.push((id, gap)).is_err() {
+                            self.ahead = Some(Next::Gap(id, gap));
+                            break;
+                        }
                     }
                     Next::Nothing => break,
                     other => {

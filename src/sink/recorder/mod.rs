@@ -24,7 +24,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
@@ -39,6 +39,7 @@ use series::Series;
 use super::{
     Announced, Full, Sink, SinkError, View,
     conveyor::{Filler, Received, Writer, conveyor},
+    digest::{Digest, Hash},
 };
 use crate::{
     frame::{FrameId, FrameResult, FrameSet, Gap, Mask, MonoImage, Timestamp},
@@ -71,6 +72,8 @@ pub struct RecordStatus {
     pub bytes: u64,
     /// Why it stopped before its end.
     pub stopped: Option<String>,
+    /// Digest of the results of the frames written so far: what a replay of the recording has.
+    pub digest: Option<Hash>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -116,6 +119,8 @@ struct Shared {
     files: AtomicU32,
     /// Bytes of the files before the open one.
     earlier_bytes: AtomicU64,
+    /// Of what was written. The loop never takes it.
+    digest: Mutex<Digest>,
 }
 
 impl Shared {
@@ -131,20 +136,22 @@ impl Shared {
 pub struct RecordMonitor(Arc<Shared>);
 
 impl RecordMonitor {
-    /// How it stands now. Takes a lock only where it has stopped.
+    /// How it stands now. Takes locks that the writer holds for a part of a frame.
     pub fn status(&self) -> RecordStatus {
         let shared = &self.0;
         let stopped = shared.stopped.load(Ordering::Acquire).then(|| {
             let reason = shared.reason.lock();
             reason.unwrap_or_else(PoisonError::into_inner).clone()
         });
+        let files = shared.files.load(Ordering::Relaxed);
         RecordStatus {
             frames: shared.frames.load(Ordering::Relaxed),
             dropped: shared.dropped.load(Ordering::Relaxed),
-            files: shared.files.load(Ordering::Relaxed),
+            files,
             bytes: shared.earlier_bytes.load(Ordering::Relaxed)
                 + shared.file_bytes.load(Ordering::Relaxed),
             stopped: stopped.flatten(),
+            digest: (files > 0).then(|| locked(&shared.digest).digests().whole),
         }
     }
 }
@@ -489,6 +496,22 @@ fn copy_set(to: &mut FrameSet, from: &FrameSet) {
 }
 
 /// The thread.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Adds a frame that was written to the digest.
+fn note(job: &Job, shared: &Shared) {
+    if let Kind::Frame = job.kind
+        && let Err(e) = locked(&shared.digest).frame(&job.result)
+    {
+        log::warn!(
+            "the recording's digest lacks frame {}: {e}",
+            job.result.id.index
+        );
+    }
+}
+
 fn write_all(todo: &Writer<Job>, scribe: &mut Scribe, series: &mut Series, shared: &Shared) {
     loop {
         let result = match todo.next_within(series.patience()) {
@@ -498,7 +521,7 @@ fn write_all(todo: &Writer<Job>, scribe: &mut Scribe, series: &mut Series, share
             Received::Filled(mut job) => {
                 let mut result = Ok(());
                 if !shared.stopped.load(Ordering::Relaxed) {
-                    result = scribe.write(&job, series);
+                    result = scribe.write(&job, series).map(|()| note(&job, shared));
                     shared
                         .earlier_bytes
                         .store(series.all_bytes, Ordering::Relaxed);

@@ -231,6 +231,16 @@ fn files_of(path: &Path) -> Result<Vec<RecordedFile>, SourceError> {
     paths.into_iter().map(open).collect()
 }
 
+/// Tells of a file whose recorder was killed, or that was cut.
+fn tell_unless_closed(path: &Path, scan: &scan::Scan<'_>) {
+    if !scan.is_closed() {
+        log::warn!(
+            "{}: was not closed properly; all that is whole is read",
+            path.display()
+        );
+    }
+}
+
 /// Tells of damage: the first places one by one.
 struct Damages(usize);
 

@@ -6,6 +6,7 @@ use super::{
     error, fill_holes,
     image::{self, Kind},
     scan::{Item, Scan},
+    tell_unless_closed,
 };
 use crate::{
     calib::Rig,
@@ -223,6 +224,7 @@ impl Found {
             },
             Stop::TooMany => error(path, format!("more than {MAX_MESSAGES} messages")),
         })?;
+        tell_unless_closed(file_path, &scan);
         *not_recorded = (*not_recorded).max(told_dropped);
         Ok(())
     }

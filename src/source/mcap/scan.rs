@@ -204,6 +204,7 @@ pub struct Scan<'a> {
     records: Vec<u8>,
     /// Chunks passed on so far.
     chunks: u32,
+    closed: bool,
 }
 
 impl<'a> Scan<'a> {
@@ -225,6 +226,7 @@ impl<'a> Scan<'a> {
             body: Vec::new(),
             records: Vec::new(),
             chunks: 0,
+            closed: false,
         }))
     }
 
@@ -239,7 +241,10 @@ impl<'a> Scan<'a> {
         while self.at < self.length {
             match self.record(visit)? {
                 Step::Next(at) => self.at = at,
-                Step::End => return Ok(()),
+                Step::End => {
+                    self.closed = true;
+                    return Ok(());
+                }
                 Step::Damaged(why) => {
                     let from = self.at;
                     self.at = self.next_chunk(from + 1)?;
@@ -248,6 +253,11 @@ impl<'a> Scan<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the file was read to the end that a recorder writes when it closes it.
+    pub fn is_closed(&self) -> bool {
+        self.closed
     }
 
     /// Reads `n` bytes at `offset` into the body.
