@@ -81,7 +81,10 @@ fn noise(x: usize, y: usize) -> u64 {
 /// Regions of a class: cells of uneven sides, a fifth of them void.
 fn class(image: usize, x: usize, y: usize) -> usize {
     let cell = noise((x + image * 37) / 41 + 97 * image, (y + image * 11) / 33) as usize;
-    if cell % 5 == 0 { 0 } else { 1 + cell / 5 % 22 }
+    match cell % 5 {
+        0 => 0,
+        _ => 1 + cell / 5 % 22,
+    }
 }
 
 fn classes(dir: &Path) -> Outcome<PathBuf> {
@@ -233,11 +236,20 @@ impl Set<'_> {
         }
         for mark in marks.iter().filter(|m| m.level == 0) {
             let took = mark.at - before;
-            println!("  tree {}: {:.3} s, {} nodes", mark.tree, took.as_secs_f64(), mark.nodes);
+            println!(
+                "  tree {}: {:.3} s, {} nodes",
+                mark.tree,
+                took.as_secs_f64(),
+                mark.nodes
+            );
             trees.push(took.as_secs_f64());
             before = mark.at;
         }
-        println!("  in all {:.3} s, digest {:016x}", all.as_secs_f64(), forest.digest());
+        println!(
+            "  in all {:.3} s, digest {:016x}",
+            all.as_secs_f64(),
+            forest.digest()
+        );
         println!(
             "{}",
             serde_json::json!({
@@ -312,7 +324,10 @@ fn bench(
     };
     let data = Dataset::open(&options)?;
     let facts = data.scan()?;
-    println!("images made and read in {:.1} s", start.elapsed().as_secs_f64());
+    println!(
+        "images made and read in {:.1} s",
+        start.elapsed().as_secs_f64()
+    );
     let (needs, channels) = (feature.needs(), input.channels.into());
     let set = Set {
         name,

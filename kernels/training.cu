@@ -222,10 +222,11 @@ __device__ void count(const Options &o, const Work &w) {
 // candidates, counted where the bins are.
 template <typename Feature>
 __device__ void count_direct(const Options &o, const Work &w) {
-    const std::size_t at = static_cast<std::size_t>(blockIdx.x) * DIRECT_WARPS + warp_id();
-    if (at >= static_cast<std::size_t>(w.items_count) * w.tiles) return;
+    // Below 2^31, as the host has it.
+    const std::uint32_t at = blockIdx.x * DIRECT_WARPS + static_cast<std::uint32_t>(warp_id());
+    if (at >= w.items_count * w.tiles) return;
     const uint4 item = w.items[at / w.tiles];
-    const std::uint32_t i = static_cast<std::uint32_t>(at % w.tiles) * WARP + static_cast<std::uint32_t>(lane_id());
+    const std::uint32_t i = at % w.tiles * WARP + static_cast<std::uint32_t>(lane_id());
     if (i >= w.candidates) return;
     const Place place = w.places[item.x];
     const std::int32_t *const taus = w.taus + static_cast<std::size_t>(item.x) * w.thresholds * w.candidates + i;
@@ -315,7 +316,12 @@ extern "C" __global__ void __launch_bounds__(BEST_THREADS)
             const std::uint32_t here = *cell, before = rank > 0 ? *(cell - row) : 0;
             if (here > 0) {
                 const std::uint64_t w = weights[c], n = here * w, l = before * w, r = (totals[c] - before) * w;
-                sum += xlog.of(l + n) - xlog.of(l) + xlog.of(r - n) - xlog.of(r);
+                // One after the other: each has a branch.
+#pragma unroll 1
+                for (int k = 0; k < 2; ++k) {
+                    const std::uint64_t from = k == 0 ? l : r, to = k == 0 ? l + n : r - n;
+                    sum += xlog.of(to) - xlog.of(from);
+                }
                 left += n;
             }
             if (before > 0) *cell = here + before;

@@ -232,7 +232,7 @@ struct Xlog {
     const std::uint32_t *log;   // 32768 entries
     std::uint32_t bits;
 
-    __device__ std::int64_t large(std::uint64_t n) const {
+    __device__ __forceinline__ std::int64_t large(std::uint64_t n) const {
         const int zeros = __clzll(static_cast<long long>(n));
         const std::uint64_t mantissa = n << zeros, rest = (mantissa >> 16) & 0xffffffffu;
         const std::uint32_t i = static_cast<std::uint32_t>(mantissa >> 48) & 32767u;
@@ -244,7 +244,7 @@ struct Xlog {
         return static_cast<std::int64_t>(shift == 0 ? product : (product >> shift) | (above << (64 - shift)));
     }
 
-    __device__ std::int64_t of(std::uint64_t n) const { return n < 65536 ? __ldg(small + n) : large(n); }
+    __device__ __forceinline__ std::int64_t of(std::uint64_t n) const { return n < 65536 ? __ldg(small + n) : large(n); }
 };
 
 }  // namespace training

@@ -294,7 +294,9 @@ fn every_feature_and_option() {
         ("plain", |_| {}),
         ("flip", |job| job.recipe.flip = true),
         ("bag", |job| job.recipe.bag = 0.5),
-        ("weights", |job| job.recipe.class_weights = vec![40, 256, 65_535]),
+        ("weights", |job| {
+            job.recipe.class_weights = vec![40, 256, 65_535]
+        }),
         ("balanced, a seed", |job| {
             job.recipe.sampling = Sampling::Balanced;
             job.recipe.seed = 77;
@@ -325,6 +327,7 @@ fn every_feature_and_option() {
             for (what, change) in changes {
                 let mut job = set.job(feature);
                 job.recipe.threshold_source = source;
+                job.recipe.depth = 5;
                 change(&mut job);
                 check(&job, &format!("{} {source:?} {what}", feature.name()));
             }
@@ -397,12 +400,22 @@ fn neither_memory_nor_batches_change_a_tree() {
             let mut job = set.job(feature);
             job.recipe.threshold_source = source;
             job.recipe.flip = true;
-            job.recipe.depth = 9;
+            job.recipe.trees = 1;
+            // An image, a node and a candidate at a time.
+            job.recipe.depth = 4;
+            job.recipe.features = 6;
+            let forest = limited(&job, 0, 0, &Silent);
+            same(
+                &forest,
+                &on_cpu(&job),
+                &format!("{} {source:?}", feature.name()),
+            );
+            // Read anew or kept on the host, up to all at once.
+            job.recipe.features = 40;
+            job.recipe.depth = 8;
             job.recipe.min_pixels = 2;
             let expected = on_cpu(&job);
-            // From an image and a candidate at a time, read anew, to all at once.
             for (host, device) in [
-                (0, 0),
                 (0, 200_000),
                 (PLENTY, 200_000),
                 (0, 1 << 20),
@@ -414,7 +427,7 @@ fn neither_memory_nor_batches_change_a_tree() {
                 let what = format!("{} {source:?}, {host} and {device} bytes", feature.name());
                 same(&forest, &expected, &what);
                 let slices = slices.0.into_inner();
-                assert_eq!(slices > 1, device <= 1 << 20, "{what}: {slices} slices");
+                assert!(slices > 1 || device > 200_000, "{what}: {slices} slices");
             }
         }
     }
@@ -572,7 +585,12 @@ fn emulator(dir: &Path) -> Option<PathBuf> {
     }
     let library = dir.join("libcuda.so.1");
     let built = Command::new(&compiler)
-        .args(["-std=c++17", "-O2", "-ffp-contract=off", "-fno-strict-aliasing"])
+        .args([
+            "-std=c++17",
+            "-O2",
+            "-ffp-contract=off",
+            "-fno-strict-aliasing",
+        ])
         .args(["-w", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-I"])
         .arg(dir)
         .arg(root.join("tests/emulator/driver.cpp"))

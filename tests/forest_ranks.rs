@@ -11,9 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use roadloop::{
     stage::forest::{Forest, Sampling, ThresholdSource},
-    training::{
-        Job, Observer, Resources, Silent, TrainError, data::Dataset, reduce, train,
-    },
+    training::{Job, Observer, Resources, Silent, TrainError, data::Dataset, reduce, train},
 };
 
 use ranks::{Board, Rank};

@@ -3,6 +3,8 @@ use std::sync::atomic::Ordering;
 
 use rayon::prelude::*;
 
+#[cfg(feature = "cuda")]
+use super::cuda::Gpu;
 use super::{
     Job, Resources, TrainError,
     data::Facts,
@@ -14,8 +16,6 @@ use super::{
     samples::{self, Sample, VOID},
     store::{Store, View},
 };
-#[cfg(feature = "cuda")]
-use super::cuda::Gpu;
 use crate::stage::forest::{
     Feature, Forest, LEAF, Meta, PlaneBuilder, Planes, Progress, Purpose, Recipe, Seed,
     ThresholdSource, Tree, dispatch,
@@ -143,6 +143,10 @@ fn check_ranks(
     reduce::same(ranks, "the checkpoint", at)?;
     Ok(())
 }
+
+/// A pixel whose responses become thresholds: its node's place in the slice, which threshold, and
+/// which of its view's pixels it is.
+pub(super) type Picked = (usize, u32, usize);
 
 /// What one tree is grown from.
 pub(super) struct Grower<'a, F> {
@@ -506,9 +510,8 @@ impl<'a, F: Feature> Grower<'a, F> {
         Ok(winners)
     }
 
-    /// The pixels of each view whose responses become thresholds: the node's place in the slice,
-    /// which threshold, and which of the view's pixels.
-    pub fn picked(&self, slice: &Slice) -> Result<Vec<Vec<(usize, u32, usize)>>, TrainError> {
+    /// The pixels of each view whose responses become thresholds.
+    pub fn picked(&self, slice: &Slice) -> Result<Vec<Vec<Picked>>, TrainError> {
         let picks: Vec<Vec<(u32, u32)>> = (0..slice.len())
             .map(|place| slice.picks(place, self.seed, self.tree))
             .collect();
@@ -519,7 +522,7 @@ impl<'a, F: Feature> Grower<'a, F> {
             .zip(&picks)
             .map(|(rank, picks)| (rank, picks.partition_point(|p| p.0 < rank)))
             .collect();
-        let mut by_view: Vec<Vec<(usize, u32, usize)>> = vec![Vec::new(); self.views.len()];
+        let mut by_view: Vec<Vec<Picked>> = vec![Vec::new(); self.views.len()];
         for (view, samples) in self.samples.iter().enumerate() {
             let mut at = 0;
             for run in samples.chunk_by(|a, b| a.node == b.node) {

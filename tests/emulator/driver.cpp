@@ -117,6 +117,7 @@ static T exchanged(T value, unsigned from) {
 #define __device__
 #define __global__
 #define __shared__ static
+#define __forceinline__ inline
 #define __launch_bounds__(...)
 #define EMULATED_SHARED (reinterpret_cast<std::uint32_t *>(emulated::shared_memory.data()))
 static void __syncthreads() { emulated::meet(emulated::BLOCK_BARRIER); }

@@ -539,7 +539,9 @@ fn on<R>(args: &Args, train: impl FnOnce(Option<&Gpu>) -> R) -> Result<R, Failur
     };
     match open() {
         Ok(gpu) => Ok(train(Some(&gpu))),
-        Err(e) if args.backend == BackendChoice::Auto && crate::cuda::GpuError::is_no_device(&e) => {
+        Err(e)
+            if args.backend == BackendChoice::Auto && crate::cuda::GpuError::is_no_device(&e) =>
+        {
             log::info!("no GPU to train on: {e}");
             Ok(train(None))
         }

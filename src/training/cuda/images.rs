@@ -234,7 +234,11 @@ impl<'a> Images<'a> {
             let size = self.store.size(views[i].image);
             let new = !self.is_there(views[i]);
             let more = [
-                if self.is_resident() { 0 } else { self.tables.words(size) },
+                if self.is_resident() {
+                    0
+                } else {
+                    self.tables.words(size)
+                },
                 if new { self.tables.raw(size) } else { 0 },
                 pixels(i),
             ];
@@ -336,7 +340,11 @@ impl<'a> Images<'a> {
         let list: Vec<ViewTables> = new.iter().map(|(_, at, _)| *at).collect();
         let views = slot.built.load(stream, &list)?.ptr();
         let n = list.len() as u32;
-        let rows = list.iter().map(|v| v.height as usize + 1).max().unwrap_or(1);
+        let rows = list
+            .iter()
+            .map(|v| v.height as usize + 1)
+            .max()
+            .unwrap_or(1);
         let columns = list.iter().map(|v| v.width as usize + 1).max().unwrap_or(1);
         let (sums, others) = self.tables.counts();
         let blocks = (rows * (sums + others) as usize).div_ceil(ROW_WARPS) as u32;
@@ -359,12 +367,10 @@ impl<'a> Images<'a> {
 
 /// Reads some views, side by side.
 fn read(store: &Store<'_>, parts: Vec<(View, &mut [u16])>) -> Result<(), DataError> {
-    parts
-        .into_par_iter()
-        .try_for_each_init(
-            || store.builder().clone(),
-            |builder: &mut PlaneBuilder, (view, to)| store.raw(builder, view, to),
-        )
+    parts.into_par_iter().try_for_each_init(
+        || store.builder().clone(),
+        |builder: &mut PlaneBuilder, (view, to)| store.raw(builder, view, to),
+    )
 }
 
 impl Tables {

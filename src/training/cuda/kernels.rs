@@ -218,7 +218,14 @@ type Pick = Function<(
     DevicePtr<[u32; 4]>,
     DevicePtr<i32>,
 )>;
-type Sort = Function<(u32, u32, u32, DevicePtr<i32>, DevicePtr<i32>, DevicePtr<u16>)>;
+type Sort = Function<(
+    u32,
+    u32,
+    u32,
+    DevicePtr<i32>,
+    DevicePtr<i32>,
+    DevicePtr<u16>,
+)>;
 type Route = Function<(
     Options,
     DevicePtr<u32>,

@@ -12,6 +12,8 @@ mod images;
 mod kernels;
 mod memory;
 
+use rayon::prelude::*;
+
 use self::{
     images::{Images, Slot, There},
     kernels::{
@@ -22,7 +24,7 @@ use self::{
 };
 use super::{
     Job, Reducer, Resources, TrainError,
-    grow::{self, Engine, Grower, leads_to},
+    grow::{self, Engine, Grower, Picked, leads_to},
     growing::Growing,
     histogram::{Candidate, Slice, Winner, bins_of, keep_best},
     store::Store,
@@ -126,7 +128,6 @@ pub(super) struct Trainer<'a> {
 
 /// Candidates of the nodes of a slice, on the device.
 struct Candidates {
-    from: u32,
     n: u32,
     places: DeviceBuffer<NodePlace>,
     thetas: DeviceBuffer<[u32; 4]>,
@@ -141,9 +142,15 @@ struct Candidates {
 enum Task<'t> {
     /// No more than routing.
     Route,
-    /// Thresholds from pixels: of each view the node's place, which threshold, which pixel.
-    Pick(&'t Slice, &'t Candidates, &'t [Vec<(usize, u32, usize)>]),
+    /// Thresholds from pixels of each view.
+    Pick(&'t Slice, &'t Candidates, &'t [Vec<Picked>]),
     Count(&'t Slice, &'t Candidates),
+}
+
+/// The nodes of a batch's pixels, once they are there, and how many of each view there are.
+struct Moved {
+    nodes: Pinned<u32>,
+    counts: Vec<usize>,
 }
 
 /// Where pixels go: the tree, and for each of its nodes whether its pixels are of interest.
@@ -267,9 +274,9 @@ impl<'a> Trainer<'a> {
             let Some((there, moved)) = next.take() else {
                 break;
             };
-            if let (Some((routing, _)), Some(nodes)) = (routing, moved) {
+            if let (Some((routing, _)), Some(moved)) = (routing, moved) {
                 self.slots[k % 2].ready.synchronize()?;
-                settle(grower, batch, routing, &nodes.read()?);
+                settle(grower, batch, routing, &moved.nodes.read()?, &moved.counts);
             }
             match task {
                 Task::Route => {}
@@ -297,26 +304,29 @@ impl<'a> Trainer<'a> {
         k: usize,
         batch: &[usize],
         routing: Option<(&Routing<'_>, &DeviceBuffer<[u32; 8]>)>,
-    ) -> Result<(There, Option<Pinned<u32>>), TrainError> {
+    ) -> Result<(There, Option<Moved>), TrainError> {
         let slot = &mut self.slots[k % 2];
         // What it had before is done with, and the host may write.
         if k >= 2 {
             slot.ready.synchronize()?;
             slot.done.synchronize()?;
         }
-        let there =
-            self.images
-                .bring(&self.kernels, &self.copy, slot, &grower.views, batch)?;
+        let there = self
+            .images
+            .bring(&self.kernels, &self.copy, slot, &grower.views, batch)?;
         let mut moved = None;
         if let Some((routing, tree)) = routing {
             let (mut pixels, mut nodes) = (Vec::new(), Vec::new());
+            let mut counts = Vec::with_capacity(batch.len());
             for (i, &view) in batch.iter().enumerate() {
+                let before = nodes.len();
                 for s in &grower.samples[view] {
                     if routing.moves[s.node as usize] {
                         pixels.push([u32::from(s.x) | u32::from(s.y) << 16, i as u32]);
                         nodes.push(s.node);
                     }
                 }
+                counts.push(nodes.len() - before);
             }
             let pixels = slot.moved.load(&self.copy, &pixels)?;
             let nodes = slot.nodes.load(&self.copy, &nodes)?;
@@ -328,7 +338,10 @@ impl<'a> Trainer<'a> {
                 let arguments = (self.options, planes, views, tree, pixels, n as u32, to);
                 self.kernels.route.launch(&self.copy, shape, &arguments)?;
             }
-            moved = Some(slot.nodes.fetch(&self.copy, &nodes)?);
+            moved = Some(Moved {
+                nodes: slot.nodes.fetch(&self.copy, &nodes)?,
+                counts,
+            });
         }
         self.copy.record(&slot.ready)?;
         self.work.wait(&slot.ready)?;
@@ -342,7 +355,7 @@ impl<'a> Trainer<'a> {
         k: usize,
         batch: &[usize],
         there: There,
-        (slice, candidates, picks): (&Slice, &Candidates, &[Vec<(usize, u32, usize)>]),
+        (slice, candidates, picks): (&Slice, &Candidates, &[Vec<Picked>]),
     ) -> Result<(), TrainError> {
         let mut list = Vec::new();
         for (i, &view) in batch.iter().enumerate() {
@@ -459,7 +472,6 @@ impl<'a> Trainer<'a> {
         }
         let all = places * n as usize;
         let candidates = Candidates {
-            from,
             n,
             places: self.places.load(&self.work, &list)?,
             thetas: self.thetas.get(context, all)?,
@@ -662,9 +674,8 @@ impl<F: Feature> Engine<F> for Trainer<'_> {
             let candidates = self.draw(&slice, (from, n), uniform)?;
             if !uniform {
                 let picks = grower.picked(&slice)?;
-                let wanted: Vec<usize> = (0..picks.len())
-                    .filter(|&v| !picks[v].is_empty())
-                    .collect();
+                let wanted: Vec<usize> =
+                    (0..picks.len()).filter(|&v| !picks[v].is_empty()).collect();
                 let task = Task::Pick(&slice, &candidates, &picks);
                 let done = self.pass(grower, level, &wanted, None, task);
                 grower.agreed(level, done)?;
@@ -680,8 +691,8 @@ impl<F: Feature> Engine<F> for Trainer<'_> {
                 self.pass(grower, level, &wanted, None, task)
             } else {
                 let moves = leads_to(growing, frontier);
-                let wanted = grower
-                    .views_with(|node| moves[node as usize] || slice.place(node).is_some());
+                let wanted =
+                    grower.views_with(|node| moves[node as usize] || slice.place(node).is_some());
                 let routing = Routing { growing, moves };
                 self.pass(grower, level, &wanted, Some(&routing), task)
             };
@@ -701,19 +712,33 @@ fn settle<F>(
     grower: &mut Grower<'_, F>,
     batch: &[usize],
     routing: &Routing<'_>,
-    nodes: &[u32],
+    mut nodes: &[u32],
+    counts: &[usize],
 ) {
-    let mut next = nodes.iter();
-    for &view in batch {
-        for s in &mut grower.samples[view] {
+    let mut lists = Vec::with_capacity(batch.len());
+    let (mut rest, mut passed) = (&mut grower.samples[..], 0);
+    for (&view, &n) in batch.iter().zip(counts) {
+        // Batches rise.
+        let (_, tail) = std::mem::take(&mut rest).split_at_mut(view - passed);
+        let (own, tail_nodes) = nodes.split_at(n);
+        nodes = tail_nodes;
+        if let Some((list, tail)) = tail.split_first_mut() {
+            lists.push((list, own));
+            rest = tail;
+        }
+        passed = view + 1;
+    }
+    lists.into_par_iter().for_each(|(list, nodes)| {
+        let mut next = nodes.iter();
+        for s in list.iter_mut() {
             if routing.moves[s.node as usize]
                 && let Some(&node) = next.next()
             {
                 s.node = node;
             }
         }
-        grower.samples[view].sort_by_key(|s| s.node);
-    }
+        list.sort_by_key(|s| s.node);
+    });
 }
 
 /// Work of a batch: its pixels by node, and who counts them.
@@ -755,7 +780,10 @@ impl CountPlan {
                 let first = ends[place];
                 for (to, s) in list[first..].iter_mut().zip(run) {
                     let class = u32::from(local[usize::from(s.class)]);
-                    *to = [u32::from(s.x) | u32::from(s.y) << 16, class | (i as u32) << 8];
+                    *to = [
+                        u32::from(s.x) | u32::from(s.y) << 16,
+                        class | (i as u32) << 8,
+                    ];
                 }
                 ends[place] = first + run.len();
             }
