@@ -2,76 +2,19 @@
 //! with processes.
 #[path = "common/columns.rs"]
 mod columns;
+#[path = "common/ranks.rs"]
+mod ranks;
 #[path = "common/toy.rs"]
 mod toy;
 
-use std::sync::{
-    Barrier, Mutex,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use roadloop::{
     stage::forest::{Forest, Sampling, ThresholdSource},
-    training::{
-        Job, Observer, RankError, Reducer, Resources, Silent, TrainError, data::Dataset, reduce,
-        train,
-    },
+    training::{Job, Observer, Resources, Silent, TrainError, data::Dataset, reduce, train},
 };
 
-/// What ranks that are threads share.
-struct Board {
-    barrier: Barrier,
-    sums: Mutex<Vec<u64>>,
-}
-
-struct Rank<'a> {
-    rank: usize,
-    ranks: usize,
-    board: &'a Board,
-}
-
-impl Rank<'_> {
-    fn sum(&self, values: &mut [u64]) {
-        let board = self.board;
-        {
-            let mut sums = board.sums.lock().unwrap();
-            sums.resize(values.len(), 0);
-            for (sum, v) in sums.iter_mut().zip(values.iter()) {
-                *sum = sum.checked_add(*v).unwrap();
-            }
-        }
-        board.barrier.wait();
-        values.copy_from_slice(&board.sums.lock().unwrap());
-        if board.barrier.wait().is_leader() {
-            board.sums.lock().unwrap().clear();
-        }
-        board.barrier.wait();
-    }
-}
-
-impl Reducer for Rank<'_> {
-    fn rank(&self) -> usize {
-        self.rank
-    }
-
-    fn ranks(&self) -> usize {
-        self.ranks
-    }
-
-    fn sum_u32(&self, values: &mut [u32]) -> Result<(), RankError> {
-        let mut wide: Vec<u64> = values.iter().map(|&v| v.into()).collect();
-        self.sum(&mut wide);
-        for (to, v) in values.iter_mut().zip(wide) {
-            *to = u32::try_from(v).expect("a sum that 32 bits hold");
-        }
-        Ok(())
-    }
-
-    fn sum_u64(&self, values: &mut [u64]) -> Result<(), RankError> {
-        self.sum(values);
-        Ok(())
-    }
-}
+use ranks::{Board, Rank};
 
 /// Trains with so many ranks; what each gives.
 fn together(
@@ -81,10 +24,7 @@ fn together(
     (memory_limit, observer): (u64, &dyn Observer),
     stops: &[AtomicBool],
 ) -> Vec<Result<Forest, TrainError>> {
-    let board = Board {
-        barrier: Barrier::new(ranks),
-        sums: Mutex::default(),
-    };
+    let board = Board::new(ranks);
     std::thread::scope(|scope| {
         let of = |rank: usize| {
             let (board, change, stop) = (&board, &change, &stops[rank]);

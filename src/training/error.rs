@@ -29,6 +29,10 @@ pub enum TrainError {
     /// Ranks can't go on together.
     #[error(transparent)]
     Ranks(#[from] super::RankError),
+    /// The GPU does not go on.
+    #[cfg(feature = "cuda")]
+    #[error("GPU: {0}")]
+    Gpu(#[from] crate::cuda::GpuError),
     /// It was asked to stop. The checkpoint has the last whole level.
     #[error("stopped at level {level} of tree {tree}")]
     Stopped {

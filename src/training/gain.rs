@@ -47,6 +47,12 @@ impl Xlog {
         self.bits
     }
 
+    /// What a device needs: small ones, and the table of logarithms.
+    #[cfg(feature = "cuda")]
+    pub(super) fn tables(&self) -> (&[i64], &[u32]) {
+        (&self.small, &self.log)
+    }
+
     /// `log2 n` in 1/2^32, `n > 0`.
     fn log2(&self, n: u64) -> u64 {
         let exponent = 63 - n.leading_zeros();

@@ -3,6 +3,8 @@ use std::sync::atomic::Ordering;
 
 use rayon::prelude::*;
 
+#[cfg(feature = "cuda")]
+use super::cuda::Gpu;
 use super::{
     Job, Resources, TrainError,
     data::Facts,
@@ -28,12 +30,92 @@ pub fn train(
     resources: &Resources<'_>,
     resume: Option<Forest>,
 ) -> Result<Forest, TrainError> {
+    train_on(job, resources, resume, None)
+}
+
+/// What finds the best candidates: responses, histograms, gains. Everything else of a training is
+/// the same for all of them.
+pub(super) trait Engine<F: Feature> {
+    /// Bytes that histograms and candidates may have.
+    fn histogram_bytes(&self) -> u64;
+
+    /// Bytes that a node of such pixels takes for one candidate.
+    fn bytes_of(&self, counts: &[u32], thresholds: usize) -> u64;
+
+    /// Brings all pixels to the nodes of the last level.
+    fn route(
+        &mut self,
+        grower: &mut Grower<'_, F>,
+        growing: &Growing,
+        frontier: &[Candidate],
+    ) -> Result<(), TrainError>;
+
+    /// The best candidates of some nodes, in as many passes as memory asks for. Unless `routed`,
+    /// it routes besides.
+    fn split_slice(
+        &mut self,
+        grower: &mut Grower<'_, F>,
+        growing: &Growing,
+        frontier: &[Candidate],
+        nodes: &[Candidate],
+        routed: &mut bool,
+    ) -> Result<Vec<Option<Winner>>, TrainError>;
+}
+
+/// All of it on the processor, on as many threads as there are.
+struct Cpu {
+    histogram_bytes: u64,
+}
+
+impl<F: Feature> Engine<F> for Cpu {
+    fn histogram_bytes(&self) -> u64 {
+        self.histogram_bytes
+    }
+
+    fn bytes_of(&self, counts: &[u32], thresholds: usize) -> u64 {
+        bytes_of(counts, thresholds)
+    }
+
+    fn route(
+        &mut self,
+        grower: &mut Grower<'_, F>,
+        growing: &Growing,
+        frontier: &[Candidate],
+    ) -> Result<(), TrainError> {
+        grower.route(growing, frontier)
+    }
+
+    fn split_slice(
+        &mut self,
+        grower: &mut Grower<'_, F>,
+        growing: &Growing,
+        frontier: &[Candidate],
+        nodes: &[Candidate],
+        routed: &mut bool,
+    ) -> Result<Vec<Option<Winner>>, TrainError> {
+        grower.split_slice(growing, frontier, nodes, routed)
+    }
+}
+
+/// A GPU where there is none in this build.
+#[cfg(not(feature = "cuda"))]
+pub(super) enum Gpu {}
+
+/// [`train`] on a GPU, or (without one) on the processor.
+pub(super) fn train_on(
+    job: &Job<'_>,
+    resources: &Resources<'_>,
+    resume: Option<Forest>,
+    gpu: Option<&Gpu>,
+) -> Result<Forest, TrainError> {
     let meta = describe(job)?;
     if let Some(forest) = &resume {
         check_resumed(forest, &meta)?;
     }
     if resources.ranks.ranks() > 1 {
         check_ranks(&meta, resources, resume.as_ref())?;
+        let what = "what computes, processor or GPU";
+        reduce::same(resources.ranks, what, gpu.is_some().into())?;
     }
     let mut forest = resume.unwrap_or(Forest {
         meta,
@@ -42,7 +124,7 @@ pub fn train(
     if forest.meta.progress.is_none() && forest.trees.len() == job.recipe.trees as usize {
         return Ok(forest);
     }
-    dispatch!(&job.feature, feature => grow(feature, job, resources, &mut forest))?;
+    dispatch!(&job.feature, feature => grow(feature, job, resources, &mut forest, gpu))?;
     forest.meta.progress = None;
     Ok(forest)
 }
@@ -62,20 +144,24 @@ fn check_ranks(
     Ok(())
 }
 
+/// A pixel whose responses become thresholds: its node's place in the slice, which threshold, and
+/// which of its view's pixels it is.
+pub(super) type Picked = (usize, u32, usize);
+
 /// What one tree is grown from.
-struct Grower<'a, F> {
+pub(super) struct Grower<'a, F> {
     feature: &'a F,
-    job: &'a Job<'a>,
-    resources: &'a Resources<'a>,
+    pub job: &'a Job<'a>,
+    pub resources: &'a Resources<'a>,
     store: &'a Store<'a>,
-    seed: Seed,
-    tree: u32,
-    views: Vec<View>,
+    pub seed: Seed,
+    pub tree: u32,
+    pub views: Vec<View>,
     /// The pixels of each view, sorted by node; none of another rank's views.
-    samples: Vec<Vec<Sample>>,
+    pub samples: Vec<Vec<Sample>>,
     /// Parts of the candidates that are counted side by side; the same number on all ranks.
     tiles: u32,
-    xlog: Xlog,
+    pub xlog: Xlog,
 }
 
 fn grow<F: Feature>(
@@ -83,12 +169,22 @@ fn grow<F: Feature>(
     job: &Job<'_>,
     resources: &Resources<'_>,
     forest: &mut Forest,
+    gpu: Option<&Gpu>,
 ) -> Result<(), TrainError> {
     let recipe = &job.recipe;
     let needs = feature.needs();
-    let images = resources.memory_limit / 2;
+    let half = resources.memory_limit / 2;
     let builder = PlaneBuilder::new(&job.input);
-    let store = Store::new(job.data, job.facts, builder, needs, images, recipe.flip);
+    let store = Store::new(job.data, job.facts, builder, needs, half, recipe.flip);
+    let mut engine: Box<dyn Engine<F> + '_> = match gpu {
+        None => Box::new(Cpu {
+            histogram_bytes: half,
+        }),
+        #[cfg(feature = "cuda")]
+        Some(gpu) => Box::new(super::cuda::Trainer::new(gpu, job, resources, &store)?),
+        #[cfg(not(feature = "cuda"))]
+        Some(none) => match *none {},
+    };
     let classes = job.data.classes().len();
     let done = forest.meta.progress.map_or(0, |p| p.trees);
     let mut partial = forest
@@ -106,7 +202,7 @@ fn grow<F: Feature>(
             if frontier.is_empty() {
                 break;
             }
-            let winners = grower.split_level(&growing, &frontier)?;
+            let winners = grower.split_level(&mut *engine, &growing, &frontier)?;
             let go_on = grower.go_on(growing.level);
             grower.agreed(growing.level, go_on)?;
             if !growing.split(&frontier, winners) {
@@ -273,16 +369,18 @@ impl<'a, F: Feature> Grower<'a, F> {
     /// set means nothing.
     fn split_level(
         &mut self,
+        engine: &mut dyn Engine<F>,
         growing: &Growing,
         frontier: &[Candidate],
     ) -> Result<Vec<Option<Winner>>, TrainError> {
         let recipe = &self.job.recipe;
         let thresholds = recipe.thresholds as usize;
-        let budget = self.resources.memory_limit / 2;
+        let budget = engine.histogram_bytes();
         let mut slices = Vec::new();
         let (mut begin, mut bytes) = (0, 0);
         for (end, candidate) in frontier.iter().enumerate() {
-            let more = bytes_of(&candidate.counts, thresholds) * u64::from(recipe.features);
+            let one = engine.bytes_of(&candidate.counts, thresholds);
+            let more = one * u64::from(recipe.features);
             if end > begin && bytes + more > budget {
                 slices.push(&frontier[begin..end]);
                 (begin, bytes) = (end, 0);
@@ -298,13 +396,13 @@ impl<'a, F: Feature> Grower<'a, F> {
         // With thresholds from responses ranks must be known before anything is counted.
         let mut routed = false;
         if recipe.threshold_source == ThresholdSource::Responses {
-            let done = self.route(growing, frontier);
+            let done = engine.route(self, growing, frontier);
             self.agreed(growing.level, done)?;
             routed = true;
         }
         let mut winners = Vec::with_capacity(n);
         for nodes in slices {
-            winners.extend(self.split_slice(growing, frontier, nodes, &mut routed)?);
+            winners.extend(engine.split_slice(self, growing, frontier, nodes, &mut routed)?);
         }
         for (winner, candidate) in winners.iter_mut().zip(frontier) {
             let weight = |c: usize| u64::from(recipe.class_weights.get(c).copied().unwrap_or(1));
@@ -323,14 +421,14 @@ impl<'a, F: Feature> Grower<'a, F> {
     }
 
     /// [`reduce::agreed`].
-    fn agreed<T>(&self, level: u32, mine: Result<T, TrainError>) -> Result<T, TrainError> {
+    pub fn agreed<T>(&self, level: u32, mine: Result<T, TrainError>) -> Result<T, TrainError> {
         let tree = self.tree;
         let stopped = || TrainError::Stopped { tree, level };
         reduce::agreed(self.resources.ranks, stopped, mine)
     }
 
     /// The views with a pixel in a node for which `wanted` holds.
-    fn views_with(&self, wanted: impl Fn(u32) -> bool + Sync) -> Vec<usize> {
+    pub fn views_with(&self, wanted: impl Fn(u32) -> bool + Sync) -> Vec<usize> {
         (0..self.views.len())
             .filter(|&v| {
                 self.samples[v]
@@ -412,8 +510,8 @@ impl<'a, F: Feature> Grower<'a, F> {
         Ok(winners)
     }
 
-    /// Thresholds from the responses of pixels of each node.
-    fn pick(&self, slice: &Slice, tiles: &mut [Tile], level: u32) -> Result<(), TrainError> {
+    /// The pixels of each view whose responses become thresholds.
+    pub fn picked(&self, slice: &Slice) -> Result<Vec<Vec<Picked>>, TrainError> {
         let picks: Vec<Vec<(u32, u32)>> = (0..slice.len())
             .map(|place| slice.picks(place, self.seed, self.tree))
             .collect();
@@ -424,7 +522,7 @@ impl<'a, F: Feature> Grower<'a, F> {
             .zip(&picks)
             .map(|(rank, picks)| (rank, picks.partition_point(|p| p.0 < rank)))
             .collect();
-        let mut by_view: Vec<Vec<(usize, u32, usize)>> = vec![Vec::new(); self.views.len()];
+        let mut by_view: Vec<Vec<Picked>> = vec![Vec::new(); self.views.len()];
         for (view, samples) in self.samples.iter().enumerate() {
             let mut at = 0;
             for run in samples.chunk_by(|a, b| a.node == b.node) {
@@ -440,6 +538,12 @@ impl<'a, F: Feature> Grower<'a, F> {
                 at += run.len();
             }
         }
+        Ok(by_view)
+    }
+
+    /// Thresholds from the responses of pixels of each node.
+    fn pick(&self, slice: &Slice, tiles: &mut [Tile], level: u32) -> Result<(), TrainError> {
+        let by_view = self.picked(slice)?;
         let wanted: Vec<usize> = (0..self.views.len())
             .filter(|&v| !by_view[v].is_empty())
             .collect();
@@ -486,7 +590,7 @@ impl<'a, F: Feature> Grower<'a, F> {
         Ok(before)
     }
 
-    fn go_on(&self, level: u32) -> Result<(), TrainError> {
+    pub fn go_on(&self, level: u32) -> Result<(), TrainError> {
         if self.stopped() {
             let tree = self.tree;
             return Err(TrainError::Stopped { tree, level });
@@ -558,7 +662,7 @@ fn near<'p>(planes: &'p [&'p Planes]) -> impl Iterator<Item = &'p [&'p Planes]> 
 }
 
 /// For each node whether pixels that are in it may be in the frontier after routing.
-fn leads_to(growing: &Growing, frontier: &[Candidate]) -> Vec<bool> {
+pub(super) fn leads_to(growing: &Growing, frontier: &[Candidate]) -> Vec<bool> {
     let mut leads = vec![false; growing.nodes.len()];
     for candidate in frontier {
         leads[candidate.node as usize] = true;

@@ -33,29 +33,29 @@ pub(super) struct Candidate {
     pub counts: Vec<u32>,
 }
 
-struct Place {
-    heap: u32,
+pub(super) struct Place {
+    pub heap: u32,
     /// Of a class of the forest, its place among the node's.
-    local: Vec<u8>,
-    totals: Vec<u32>,
-    weights: Vec<u32>,
+    pub local: Vec<u8>,
+    pub totals: Vec<u32>,
+    pub weights: Vec<u32>,
     /// Bins of the nodes before, for one candidate.
-    base: usize,
-    bins: usize,
+    pub base: usize,
+    pub bins: usize,
 }
 
 /// Some nodes of the frontier.
 pub(super) struct Slice {
     first: u32,
     place_of: Vec<u32>,
-    places: Vec<Place>,
-    thresholds: usize,
+    pub places: Vec<Place>,
+    pub thresholds: usize,
     /// Bins of all nodes for one candidate.
-    bins: usize,
+    pub bins: usize,
 }
 
 /// Bins of a node for one candidate.
-fn bins_of(counts: &[u32], thresholds: usize) -> usize {
+pub(super) fn bins_of(counts: &[u32], thresholds: usize) -> usize {
     counts.iter().filter(|&&n| n > 0).count() * (thresholds + 1)
 }
 

@@ -24,6 +24,8 @@
 //!    is valid goes left. Ranks count images in their order, pixels by row and column.
 //! 5. **Split.** The greatest gain; among equals the smallest `f`, then the first threshold as
 //!    drawn. Not above `min_gain`, or with all pixels on one side: a leaf.
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod data;
 mod error;
 pub mod gain;

@@ -5,9 +5,14 @@ use rayon::prelude::*;
 
 use super::{
     TrainError,
-    data::{DataError, Dataset, Facts},
+    data::{DataError, Dataset, Facts, Raster},
 };
-use crate::stage::forest::{Needs, PlaneBuilder, Planes};
+#[cfg(feature = "cuda")]
+use crate::frame::Size;
+use crate::{
+    frame::Image,
+    stage::forest::{Needs, PlaneBuilder, Planes},
+};
 
 /// An image as a tree sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +56,88 @@ impl<'a> Store<'a> {
         }
     }
 
+    /// What turns pictures into samples.
+    #[cfg(feature = "cuda")]
+    pub fn builder(&self) -> &PlaneBuilder {
+        &self.builder
+    }
+
+    /// Which tables are read.
+    #[cfg(feature = "cuda")]
+    pub fn needs(&self) -> Needs {
+        self.needs
+    }
+
+    /// The size of an image.
+    #[cfg(feature = "cuda")]
+    pub fn size(&self, image: usize) -> Size {
+        self.facts[image].size
+    }
+
+    /// How many images there are.
+    #[cfg(feature = "cuda")]
+    pub fn len(&self) -> usize {
+        self.facts.len()
+    }
+
+    /// Reads what tables are made of: samples by channel, then depth, as far as they are needed.
+    #[cfg(feature = "cuda")]
+    pub fn raw(
+        &self,
+        builder: &mut PlaneBuilder,
+        view: View,
+        to: &mut [u16],
+    ) -> Result<(), DataError> {
+        let size = self.facts[view.image].size;
+        let colours = match self.needs.colour {
+            true => size.area() * usize::from(builder.spec().channels),
+            false => 0,
+        };
+        let (samples, depths) = to.split_at_mut(colours);
+        if self.needs.colour {
+            let raster = self.raster(view.image)?;
+            samples.copy_from_slice(builder.samples(raster.pixels(), view.mirrored));
+        }
+        if self.needs.depth {
+            let depth = self.depth(view.image)?;
+            let needs = Needs {
+                colour: false,
+                depth: true,
+                depth_sums: false,
+            };
+            let mut planes = Planes::new(size, builder.spec(), needs);
+            builder.fill_depth(&mut planes, |x, y| depth.get(x, y), view.mirrored);
+            depths.copy_from_slice(planes.depths());
+        }
+        Ok(())
+    }
+
+    fn changed(&self, image: usize) -> DataError {
+        let text = format!(
+            "{} changed while it was used",
+            self.data.items()[image].name
+        );
+        DataError::Option(text)
+    }
+
+    /// An image's pixels, as they were when they were scanned.
+    fn raster(&self, image: usize) -> Result<Raster, DataError> {
+        let raster = self.data.raster(image)?;
+        let channels = usize::from(self.builder.spec().channels);
+        let found = raster.channels();
+        let fits = found == channels || found == 1;
+        if raster.pixels().size() != self.facts[image].size || !fits {
+            return Err(self.changed(image));
+        }
+        Ok(raster)
+    }
+
+    fn depth(&self, image: usize) -> Result<Image<u16>, DataError> {
+        let steps = self.builder.spec().depth_steps_per_m;
+        let depth = self.data.depth(image, self.facts[image].size, steps)?;
+        depth.ok_or_else(|| self.changed(image))
+    }
+
     fn bytes(&self, view: View) -> u64 {
         let channels = self.builder.spec().channels.into();
         self.needs.bytes(self.facts[view.image].size, channels)
@@ -58,31 +145,13 @@ impl<'a> Store<'a> {
 
     fn load(&self, builder: &mut PlaneBuilder, view: View) -> Result<Planes, DataError> {
         let size = self.facts[view.image].size;
-        let changed = || {
-            let text = format!(
-                "{} changed while it was used",
-                self.data.items()[view.image].name
-            );
-            DataError::Option(text)
-        };
         let mut planes = Planes::new(size, builder.spec(), self.needs);
         if self.needs.colour {
-            let raster = self.data.raster(view.image)?;
-            if raster.pixels().size() != size {
-                return Err(changed());
-            }
-            let channels = raster.channels();
-            if channels != usize::from(builder.spec().channels) && channels != 1 {
-                return Err(changed());
-            }
+            let raster = self.raster(view.image)?;
             builder.fill(&mut planes, raster.pixels(), view.mirrored);
         }
         if self.needs.depth {
-            let steps = builder.spec().depth_steps_per_m;
-            let depth = self
-                .data
-                .depth(view.image, size, steps)?
-                .ok_or_else(changed)?;
+            let depth = self.depth(view.image)?;
             builder.fill_depth(&mut planes, |x, y| depth.get(x, y), view.mirrored);
         }
         Ok(planes)

@@ -88,6 +88,8 @@ impl From<TrainError> for Failure {
         match e {
             TrainError::Data(e) => e.into(),
             TrainError::Option(_) => Failure::usage(e),
+            #[cfg(feature = "cuda")]
+            TrainError::Gpu(e) => Failure::gpu(&e),
             TrainError::Set(_) | TrainError::Resume { .. } => Failure::data(e),
             TrainError::Checkpoint(_) | TrainError::Ranks(_) | TrainError::Stopped { .. } => {
                 Failure::internal(e)

@@ -68,3 +68,15 @@ fn launched() -> Option<(&'static str, String)> {
     let said = |name| Some((name, std::env::var(name).ok()?));
     LAUNCHED.into_iter().find_map(said)
 }
+
+/// Which of the ranks on this machine this is.
+#[cfg(feature = "cuda")]
+pub(super) fn on_this_machine() -> usize {
+    let names = [
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "MPI_LOCALRANKID",
+        "SLURM_LOCALID",
+    ];
+    let said = |name: &str| std::env::var(name).ok()?.parse().ok();
+    names.into_iter().find_map(said).unwrap_or(0)
+}

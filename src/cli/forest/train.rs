@@ -8,7 +8,10 @@ use std::{
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 
 use super::{DataArgs, Failure, ranks::Ranks, with_threads};
+#[cfg(feature = "cuda")]
+use crate::training::cuda::Gpu;
 use crate::{
+    frame_loop::BackendChoice,
     stage::forest::{
         Colour, DepthDifference, FeatureSpec, Forest, InputSpec, Mapping, Norm, Recipe, Region,
         Rgbd, Sampling, ThresholdSource,
@@ -231,9 +234,15 @@ pub struct Args {
     #[arg(long, help_heading = "Training")]
     allow_small_set: bool,
 
+    /// Where it is trained; decides nothing but time
+    #[arg(long, value_enum, default_value_t = BackendChoice::Auto)]
+    backend: BackendChoice,
     /// Memory for histograms and images, in MiB; decides nothing but time
     #[arg(long, value_name = "MIB", default_value_t = 4096)]
     memory_limit: u64,
+    /// The same of a GPU's memory [default: three quarters of what is free]
+    #[arg(long, value_name = "MIB")]
+    device_memory_limit: Option<u64>,
     /// Threads [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -487,6 +496,59 @@ pub(super) fn run(
     Ok(())
 }
 
+/// A GPU where there is none in this build.
+#[cfg(not(feature = "cuda"))]
+enum Gpu {}
+
+/// Trains on what `--backend` asks for: a GPU, or (without one) the processor.
+#[cfg(not(feature = "cuda"))]
+fn on<R>(args: &Args, train: impl FnOnce(Option<&Gpu>) -> R) -> Result<R, Failure> {
+    if args.backend == BackendChoice::Cuda {
+        return Err(Failure::unavailable(
+            "--backend cuda: this build has no CUDA backend (feature \"cuda\"); use --backend cpu",
+        ));
+    }
+    Ok(train(None))
+}
+
+/// The same; of several ranks on a machine each takes the next GPU.
+#[cfg(feature = "cuda")]
+fn on<R>(args: &Args, train: impl FnOnce(Option<&Gpu>) -> R) -> Result<R, Failure> {
+    use crate::cuda::{Context, ContextOptions, DeviceInfo, Wait};
+    if args.backend == BackendChoice::Cpu {
+        return Ok(train(None));
+    }
+    let open = || {
+        let devices = DeviceInfo::all()?.len().max(1);
+        let options = ContextOptions {
+            device: (super::ranks::on_this_machine() % devices) as u32,
+            wait: Wait::Yield,
+            sms: None,
+            device_limit: u64::MAX,
+            pinned_limit: u64::MAX,
+        };
+        let context = Context::new(&options)?;
+        let limit = args.device_memory_limit.map(|n| n.saturating_mul(1 << 20));
+        let gpu = Gpu::new(&context, limit)?;
+        log::info!(
+            "on {}, {} MiB of its memory",
+            context.device(),
+            gpu.memory_limit() >> 20
+        );
+        Ok(gpu)
+    };
+    match open() {
+        Ok(gpu) => Ok(train(Some(&gpu))),
+        Err(e)
+            if args.backend == BackendChoice::Auto && crate::cuda::GpuError::is_no_device(&e) =>
+        {
+            log::info!("no GPU to train on: {e}");
+            Ok(train(None))
+        }
+        Err(e) => Err(Failure::gpu(&e)),
+    }
+}
+
 /// As a shell has it for what Ctrl-C ended.
 const STOPPED: u8 = 130;
 
@@ -548,7 +610,11 @@ fn work(
         true => Some(Forest::load(part)?),
         false => None,
     };
-    let trained = train(&job, &resources, resume);
+    let trained = on(args, |gpu| match gpu {
+        #[cfg(feature = "cuda")]
+        Some(gpu) => crate::training::cuda::train(&job, &resources, resume, gpu),
+        _ => train(&job, &resources, resume),
+    })?;
     observer.bar.finish_and_clear();
     trained.map_err(|e| match e {
         TrainError::Stopped { .. } => Failure {

@@ -503,7 +503,7 @@ fn flatten(tree: &Tree, first_leaf: u32, splits: &mut Vec<[u32; 8]>) -> Result<u
 }
 
 /// The kernel file's `Split`, low bytes first.
-fn words(theta: &Theta, tau: i32, [left, right]: [u32; 2]) -> [u32; 8] {
+pub(crate) fn words(theta: &Theta, tau: i32, [left, right]: [u32; 2]) -> [u32; 8] {
     let [x1, y1, x2, y2] = theta.offsets.map(|v| u32::from(v as u16));
     let [c1, c2] = theta.channels;
     [

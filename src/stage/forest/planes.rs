@@ -265,6 +265,12 @@ impl Planes {
         self.depth[y as usize * self.size.width + x as usize]
     }
 
+    /// Depth of all pixels, row by row.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn depths(&self) -> &[u16] {
+        &self.depth
+    }
+
     /// As [`Planes::depth`]; `None` outside the image.
     #[inline(always)]
     pub fn depth_at(&self, x: i32, y: i32) -> Option<u16> {
@@ -330,6 +336,21 @@ impl PlaneBuilder {
             .for_each(|(table, samples)| {
                 sum_table(table, size, |x, y| samples[y * size.width + x].into());
             });
+    }
+
+    /// Samples by channel, from right to left if `mirrored`: what [`PlaneBuilder::fill`] sums.
+    ///
+    /// # Panics
+    /// As there.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn samples(&mut self, pixels: Pixels<'_>, mirrored: bool) -> &[u16] {
+        let (size, channels) = (pixels.size(), usize::from(self.spec.channels));
+        if size.area() == 0 {
+            return &[];
+        }
+        self.reserve(size);
+        self.rows(pixels, mirrored, size, channels);
+        &self.samples[..channels * size.area()]
     }
 
     /// Samples by channel.

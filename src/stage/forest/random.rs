@@ -115,6 +115,12 @@ impl Seed {
         Self(self.0, mapping)
     }
 
+    /// What is changed in the first word of a stream's start, and in its fourth; the mapping.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn parts(self) -> ([u32; 2], Mapping) {
+        (self.0, self.1)
+    }
+
     /// The stream of `(t, n, f)` for a purpose.
     pub fn stream(self, purpose: Purpose, t: u32, n: u32, f: u32) -> Words {
         let mut words = Words::new([t ^ self.0[0], n, f, purpose as u32 ^ self.0[1]]);
