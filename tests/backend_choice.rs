@@ -21,6 +21,7 @@ fn every_build_reads_the_section_cuda() {
         device_memory_mib: 300,
         pinned_memory_mib: 20,
         mono: true,
+        labels: false,
     };
     assert_eq!(config.cuda, expected);
     assert_eq!(parse(&config.to_toml()).unwrap(), config);
