@@ -39,15 +39,19 @@ fn main() {
     }
 }
 
+/// nvcc's own: more flags, -D for experiments.
+const NVCC_FLAGS: [&str; 2] = ["NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"];
+
 fn build() -> Result<(), String> {
     for name in [
         "ROADLOOP_NVCC",
         "ROADLOOP_CUDA_ARCHS",
         "ROADLOOP_CUDA_LINEINFO",
         "CUDA_HOME",
-        // nvcc's own: more flags, -D for experiments.
-        "NVCC_APPEND_FLAGS",
-    ] {
+    ]
+    .iter()
+    .chain(&NVCC_FLAGS)
+    {
         println!("cargo:rerun-if-env-changed={name}");
     }
     println!("cargo:rerun-if-changed=kernels");
@@ -152,6 +156,9 @@ fn compile(
 
     let mut hasher = DefaultHasher::new();
     format!("{command:?} {:?}", toolkit.version).hash(&mut hasher);
+    for name in NVCC_FLAGS {
+        env::var_os(name).hash(&mut hasher);
+    }
     for file in headers.iter().map(PathBuf::as_path).chain([source, &flags]) {
         fs::read(file)
             .map_err(|e| format!("{}: {e}", file.display()))?

@@ -75,34 +75,16 @@ __device__ __forceinline__ void solve_columns(const Tables &k, const std::uint16
         c.stamp(0);
         const int tiles = div_up(h, TILE);
         // The first warp solves a tile while the others prepare the next.
-#if STIXEL_MEET == 3
-        Serial<TALL> serial;
-        Cost cost = 0;
-        int from = 0;
-        for (int t = 0; t <= tiles; ++t) {
-            if (warp > 0) {
-                if (t < tiles) c.prepare(t, tiles, cost, from);
-            } else if (t == 0) {
-                serial.start(c);
-            } else {
-                serial.solve(c, t - 1);
-            }
-            __syncthreads();
-            if (warp > 0) {
-                if (t < tiles) c.last_cuts(t, cost, from);
-            } else if (t > 0) {
-                serial.finish(c, t - 1);
-            }
-            __syncthreads();
-        }
-#else
         if (warp == 0) {
             Serial<TALL> serial;
             serial.start(c);
+            join_helpers(0, HELPERS_MEET);
             block_meets<SOLVED>();
             block_meets<JOINED>();
             for (int t = 0; t < tiles; ++t) {
+                if (t + 1 < tiles) join_helpers(0, RACECHECK);
                 serial.solve(c, t);
+                if (t + 1 < tiles) join_helpers(RACECHECK, HELPERS_MEET);
                 c.stamp(8);
                 block_meets<SOLVED>();
                 c.stamp(9);
@@ -127,7 +109,6 @@ __device__ __forceinline__ void solve_columns(const Tables &k, const std::uint16
             block_meets<SOLVED>();
             block_meets<JOINED>();
         }
-#endif
 #ifdef STIXEL_PROFILE
         if (tid == 0) {
             const long long whole = clock64() - start;

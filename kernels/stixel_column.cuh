@@ -139,44 +139,40 @@ struct Shared {
     int path_length;
 };
 
-// Waits for the warps that prepare tiles.
-__device__ inline void helpers_meet(int threads) {
+// Barriers are not "aligned" (bar.sync): the warps of a block come to them from different places,
+// the first from another than those that prepare tiles.
+template <int BARRIER>
+__device__ inline void meet(int threads) {
     __syncwarp();
-    asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
+    asm volatile("barrier.sync %0, %1;" ::"n"(BARRIER), "r"(threads) : "memory");
 }
 
-// The whole block, whose first warp comes from another place than the others. Barriers that follow
-// one another are two: a warp may wait at the second while others have not left the first.
+// Waits for the warps that prepare tiles: three times a tile.
 //
-// PTX has a barrier's warps come from where they like (it is how producers and consumers meet); each
-// warp is together at it, all of the block's come, and none has ended. Tools, though, take a barrier
-// of the whole block that is reached from two places for a divergent one, and then see no order
-// between what lies before and behind it. STIXEL_MEET chooses how warps meet:
-//   0  an aligned barrier in each of the two places
-//   1  the same, not aligned: nothing is said of where the threads of a warp are
-//   2  one barrier in a function that both places call
-//   3  one loop for both, with __syncthreads() in it (stixel.cu)
-#ifndef STIXEL_MEET
-#define STIXEL_MEET 0
+// racecheck sees no order by a barrier of a part of a block, nor, once there has been one, by some
+// of those of the whole block. -DSTIXEL_RACECHECK=n is for it: the first warp comes to these
+// barriers too, to n of a tile before it solves the tile below and to the others after. What may
+// happen at the same time without it may do so for one n of 0 to 3.
+#ifndef STIXEL_RACECHECK
+#define STIXEL_RACECHECK (-1)
 #endif
+constexpr int HELPERS = 1, HELPERS_MEET = 3, RACECHECK = STIXEL_RACECHECK;
+__device__ inline void helpers_meet() {
+    meet<HELPERS>(RACECHECK < 0 ? blockDim.x - WARP : blockDim.x);
+}
+__device__ inline void join_helpers(int first, int end) {
+    if constexpr (RACECHECK >= 0) {
+        for (int i = first; i < end; ++i) helpers_meet();
+    }
+}
+
+// The whole block. Barriers that follow one another are two: a warp may wait at the second while
+// others have not left the first.
 constexpr int SOLVED = 2;  // a tile is solved, the next prepared
 constexpr int JOINED = 3;  // the solved tile's cuts are looked at
-#if STIXEL_MEET == 2
-template <int BARRIER>
-__device__ __noinline__ void one_place(int threads) {
-    asm volatile("bar.sync %0, %1;" ::"n"(BARRIER), "r"(threads) : "memory");
-}
-#endif
 template <int BARRIER>
 __device__ inline void block_meets() {
-    __syncwarp();
-#if STIXEL_MEET == 1
-    asm volatile("barrier.sync %0, %1;" ::"n"(BARRIER), "r"(blockDim.x) : "memory");
-#elif STIXEL_MEET == 2
-    one_place<BARRIER>(blockDim.x);
-#else
-    asm volatile("bar.sync %0, %1;" ::"n"(BARRIER), "r"(blockDim.x) : "memory");
-#endif
+    meet<BARRIER>(blockDim.x);
 }
 
 // For measurements and tests only, by -D: cycles of each part behind the output (the bench shows

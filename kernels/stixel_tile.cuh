@@ -209,7 +209,7 @@ __device__ __forceinline__ void Column<TALL>::prepare(int number, int tiles, Cos
     const Sum sum = sums[to];
     const unsigned count = counts[to];
     stamp(1);
-    helpers_meet(blockDim.x - WARP);
+    helpers_meet();
     stamp(13);
 
     from = INT_MAX;
@@ -228,7 +228,7 @@ __device__ __forceinline__ void Column<TALL>::prepare(int number, int tiles, Cos
     pair_rows(prepared, t0);
     if (warp > 1) bound_rows(prepared);
     stamp(2);
-    helpers_meet(blockDim.x - WARP);
+    helpers_meet();
     stamp(3);
 
     // The tile below is not solved yet.
@@ -236,7 +236,7 @@ __device__ __forceinline__ void Column<TALL>::prepare(int number, int tiles, Cos
     Cost limit = warp_max(t < h ? cost - s.in_tile[lane] : -T::INF);
     SLOW_HELPERS
     list_cuts(number - 1, limit);
-    helpers_meet(blockDim.x - WARP);
+    helpers_meet();
     stamp(4);
 #ifdef STIXEL_PROFILE
     if (warp == 1 && lane == 0) atomicAdd(reinterpret_cast<unsigned long long *>(profile) + 31, s.listed);

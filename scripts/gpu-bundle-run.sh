@@ -1,15 +1,12 @@
 #!/usr/bin/env bash
 # run.sh [tests] [sanitize] [drives] [bench]: what to do; without any, all of these.
-# run.sh next: what has not run on a GPU yet, most important first: tests, sanitizers, the stixel
-#   variants, benches. $NEXT names the programs, $PARTS the parts where there is no time for all at
-#   once, BUDGET the seconds after which nothing new begins
 #   tests     every GPU test (ROADLOOP_REQUIRE_GPU=1: a missing device is a failure)
 #   sanitize  the tests under compute-sanitizer, where it is installed
 #   drives    a synthetic drive, and every folder in $DATA, on the CPU and on the GPU: one digest?
 #   bench     latency of each stage and frame
-#   variants  ways in which the stixel kernel's warps may meet: what the sanitizers say, and times
-# Results go to $OUT (default results/): logs, JSON. DATA= names a folder of drives, LIMIT= the
-# most seconds that a program may take (300), JOBS= how many tests run at a time (1).
+# Results go to $OUT (default results/): logs, JSON. DATA= names a folder of drives, ONLY= what to
+# do of tests, sanitizers and benches ("mono forest"), LIMIT= the most seconds that a program may take
+# (300), BUDGET= those after which nothing new begins, JOBS= how many tests run at a time (1).
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 OUT=${OUT:-$here/results}
@@ -24,9 +21,8 @@ mkdir -p "$OUT"
 export ROADLOOP_REQUIRE_GPU=1
 ROADLOOP_COMMIT=$(cat "$here/COMMIT")
 export ROADLOOP_COMMIT
-NEXT=${NEXT:-mono foreground logo egomotion forest}
+ONLY=${ONLY:-}
 BUDGET=${BUDGET:-1000000}
-PARTS=${PARTS:-tests sanitize variants bench}
 if [ $# = 0 ]; then set -- tests sanitize drives bench; fi
 failed=0
 fail() { echo "FAILED: $*"; failed=1; }
@@ -39,6 +35,24 @@ fail() { echo "FAILED: $*"; failed=1; }
   true
 } | tee "$OUT/provenance.txt"
 
+# Whether there is time left; $SECONDS counts from the start.
+time_left() {
+  [ "$SECONDS" -lt "$BUDGET" ] && return
+  echo "LEFT OUT after $SECONDS s: $*"
+  failed=1
+  return 1
+}
+
+# Programs whose names begin so, of those asked for.
+programs() { # PREFIX
+  local name
+  if [ -z "$ONLY" ]; then
+    printf '%s\n' "$here/bin/$1"*
+  else
+    for name in $ONLY; do [ ! -x "$here/bin/$1_$name" ] || echo "$here/bin/$1_$name"; done
+  fi
+}
+
 # These two run in shells of their own, $JOBS at a time.
 one_test() { # PROGRAM
   local name
@@ -47,32 +61,45 @@ one_test() { # PROGRAM
   echo "$name: $(tail -1 "$OUT/$name.log")"
 }
 
-one_sanitizer() { # TOOL PROGRAM
-  local name small
+one_sanitizer() { # TOOL PROGRAM [FOLDER OF THE PROGRAM]
+  local name small log
   name=$(basename "$2")
+  log=$OUT/$name${3:+-$3}-$1.log
   # Sanitizers take some hundred times as long: a stage's small test runs all its kernels.
   small=$("$2" --list | sed -n 's/^\(small_[a-z_0-9]*\): test$/\1/p')
   # shellcheck disable=SC2086 # none, or one word each
   timeout "$LIMIT" compute-sanitizer --tool "$1" --report-api-errors no --error-exitcode 9 "$2" $small \
-    >"$OUT/$name-$1.log" 2>&1 || { echo "FAILED: $1 of $name, status $?: $OUT/$name-$1.log"; return 1; }
-  echo "$1 $name: $(grep -h 'SUMMARY' "$OUT/$name-$1.log" | tail -1)"
+    >"$log" 2>&1 || { echo "FAILED: $1 of $name${3:+, $3}, status $?: $log"; return 1; }
+  echo "$1 $name${3:+, $3}: $(grep -h 'SUMMARY' "$log" | tail -1)"
 }
 export -f one_test one_sanitizer
 export OUT LIMIT
 
 tests() {
-  printf '%s\n' "$here"/bin/cuda* | xargs -P "$JOBS" -I{} bash -c 'one_test {}' || failed=1
+  programs cuda | xargs -P "$JOBS" -I{} bash -c 'one_test {}' || failed=1
 }
 
 sanitize() {
   command -v compute-sanitizer >/dev/null || { echo "SKIPPED: no compute-sanitizer"; return; }
+  local tool program name way
   for tool in memcheck racecheck initcheck synccheck; do
-    for program in "$here"/bin/cuda*; do
+    time_left "$tool" || break
+    for program in $(programs cuda); do
+      name=$(basename "$program")
+      case $tool/$name in
       # What these two try on purpose is an error to the sanitizer.
-      case $(basename "$program") in cuda | cuda_memory | cuda_barriers) continue ;; esac
-      echo "$tool $program"
-    done
-  done | xargs -P "$JOBS" -L 1 bash -c 'one_sanitizer "$0" "$1"' || failed=1
+      */cuda | */cuda_memory) ;;
+      # racecheck does not understand barriers of a part of a block (kernels/stixel_column.cuh).
+      racecheck/cuda_stixel | racecheck/cuda_chain | racecheck/cuda_labels)
+        [ -d "$here/bin/racecheck-0" ] || echo "SKIPPED: racecheck of $name: not in this bundle" >&2
+        for way in 0 1 2 3; do
+          [ ! -x "$here/bin/racecheck-$way/$name" ] || echo "$tool $here/bin/racecheck-$way/$name racecheck-$way"
+        done
+        ;;
+      *) echo "$tool $program" ;;
+      esac
+    done | xargs -P "$JOBS" -L 1 bash -c 'one_sanitizer "$@"' one || failed=1
+  done
 }
 
 digest() { sed -n 's/^digest: //p' "$1"; }
@@ -101,6 +128,8 @@ drives() {
   drive synthetic "$OUT/synthetic"
   drive synthetic-paper "$OUT/synthetic" --preset paper
   drive synthetic-stored "$OUT/synthetic" --disparity "$OUT/synthetic/truth/disparity"
+  printf '[cuda]\nmono = true\nlabels = true\n[foreground]\nenabled = true\n' >"$OUT/all.toml"
+  drive synthetic-all "$OUT/synthetic" --config "$OUT/all.toml"
   rm -rf "$OUT/synthetic"
   [ -n "${DATA:-}" ] || return 0
   for folder in "$DATA"/*/; do
@@ -110,116 +139,23 @@ drives() {
 }
 
 bench() {
-  for program in "$here"/bin/gpu_*; do
+  local program name sms
+  for program in $(programs gpu); do
     name=$(basename "$program")
-    "$program" | tee "$OUT/$name.txt" || fail "$name"
-    "$program" --sms 16 | tee "$OUT/$name-16sms.txt" || fail "$name on 16 SMs"
-  done
-  "$here/bin/gpu_latency" --json "$OUT/gpu_latency.json" --frames 10000 >/dev/null || fail "latency"
-}
-
-# Whether there is time left; $SECONDS counts from the start.
-time_left() {
-  [ "$SECONDS" -lt "$BUDGET" ] && return
-  echo "LEFT OUT after $SECONDS s: $*"
-  failed=1
-  return 1
-}
-
-bench_both() { # PROGRAM NAME
-  local sms
-  for sms in "" 16; do
-    timeout "$LIMIT" "$1" ${sms:+--sms "$sms"} >"$OUT/$2${sms:+-16sms}.txt" 2>&1 || fail "$2, ${sms:-all} SMs"
-    tail -25 "$OUT/$2${sms:+-16sms}.txt"
-  done
-}
-
-# The smallest kernels first: what a tool makes of a way does not depend on the stage.
-variants() {
-  local way tool test folder
-  for way in two_places not_aligned one_place one_loop; do
-    "$here/bin/cuda_barriers" "$way" --exact >/dev/null 2>&1 || fail "barriers $way"
-    command -v compute-sanitizer >/dev/null || continue
-    for tool in racecheck synccheck; do
-      timeout "$LIMIT" compute-sanitizer --tool "$tool" --report-api-errors no --error-exitcode 9 \
-        "$here/bin/cuda_barriers" "$way" --exact >"$OUT/barriers-$way-$tool.log" 2>&1
-      echo "$tool, barriers $way: status $?, $(grep -h SUMMARY "$OUT/barriers-$way-$tool.log" | tail -1)"
-    done
-  done
-  for way in 0 3 2 1; do
-    folder=$here/bin/meet-$way
-    [ "$way" != 0 ] || folder=$here/bin
-    [ -x "$folder/cuda_stixel" ] || { echo "SKIPPED: meet-$way is not in this bundle"; continue; }
-    time_left "variant $way" || return
-    timeout "$LIMIT" "$folder/cuda_stixel" >"$OUT/stixel-meet-$way.log" 2>&1 || fail "stixel, meet $way"
-    echo "stixel, meet $way: $(tail -1 "$OUT/stixel-meet-$way.log")"
-    if command -v compute-sanitizer >/dev/null; then
-      for tool in racecheck synccheck; do
-        test=$OUT/stixel-meet-$way-$tool.log
-        timeout "$LIMIT" compute-sanitizer --tool "$tool" --report-api-errors no --error-exitcode 9 \
-          "$folder/cuda_stixel" small_columns >"$test" 2>&1
-        echo "$tool, stixel, meet $way: status $?, $(grep -h SUMMARY "$test" | tail -1)"
-      done
-    fi
-    bench_both "$folder/gpu_stixel" "gpu_stixel-meet-$way"
-  done
-}
-
-next_tests() {
-  local name
-  # shellcheck disable=SC2086 # words
-  for name in $NEXT barriers; do
-    time_left "test $name" || return
-    one_test "$here/bin/cuda_$name" || failed=1
-  done
-  drive_mono
-}
-
-next_sanitize() {
-  local name tool
-  command -v compute-sanitizer >/dev/null || { echo "SKIPPED: no compute-sanitizer"; return; }
-  for tool in memcheck racecheck synccheck initcheck; do
-    # shellcheck disable=SC2086
-    for name in $NEXT; do
-      time_left "$tool $name" || return
-      one_sanitizer "$tool" "$here/bin/cuda_$name" || failed=1
-    done
-  done
-}
-
-next_bench() {
-  local name
-  # shellcheck disable=SC2086
-  for name in $NEXT; do
-    [ -x "$here/bin/gpu_$name" ] || continue
     time_left "bench $name" || return
-    bench_both "$here/bin/gpu_$name" "gpu_$name"
+    for sms in "" 16; do
+      timeout "$LIMIT" "$program" ${sms:+--sms "$sms"} >"$OUT/$name${sms:+-16sms}.txt" 2>&1 ||
+        fail "$name on ${sms:-all} SMs: $OUT/$name${sms:+-16sms}.txt"
+      tail -25 "$OUT/$name${sms:+-16sms}.txt"
+    done
   done
-}
-
-next() {
-  local part
-  for part in $PARTS; do
-    case $part in
-    variants) variants ;;
-    tests | sanitize | bench) "next_$part" ;;
-    *) echo "run.sh: PARTS=$part: expected tests, sanitize, variants or bench" >&2 && exit 64 ;;
-    esac
-  done
-}
-
-# The mono chain of whole drives, with the graphs of its own.
-drive_mono() {
-  printf '[cuda]\nmono = true\n[foreground]\nenabled = true\n' >"$OUT/mono.toml"
-  "$here/bin/roadloop" synth --out "$OUT/synthetic" --frames 30 --motion mixed --force >/dev/null 2>&1 || fail synth
-  drive synthetic-mono "$OUT/synthetic" --config "$OUT/mono.toml"
-  rm -rf "$OUT/synthetic"
+  [ -n "$ONLY" ] || "$here/bin/gpu_latency" --json "$OUT/gpu_latency.json" --frames 10000 >/dev/null || fail "latency"
 }
 
 for step in "$@"; do
   case $step in
-  tests | sanitize | drives | bench | variants | next) echo "== $step" && "$step" ;;
-  *) echo "run.sh: $step: expected tests, sanitize, drives, bench, variants or next" >&2 && exit 64 ;;
+  tests | sanitize | drives | bench) echo "== $step" && "$step" ;;
+  *) echo "run.sh: $step: expected tests, sanitize, drives or bench" >&2 && exit 64 ;;
   esac
 done
 [ $failed = 0 ] && echo "run.sh: all passed; results in $OUT"

@@ -2,8 +2,8 @@
 # gpu-bundle.sh [OUT]: packs what a machine with a GPU and nothing else needs to try roadloop:
 # the program, the GPU tests and benches, stripped, and run.sh. Default OUT: gpu-bundle.
 # Built here, without a GPU (`make cuda-setup` first). BUNDLE_PROFILE=dev packs the checked build.
-# STIXEL_VARIANTS=1 packs the stixel test and bench once more for each way in which the kernel's
-# warps may meet (STIXEL_MEET in kernels/stixel_column.cuh).
+# RACECHECK=1 packs the tests of the stixel kernel four times more, as racecheck understands it
+# (STIXEL_RACECHECK in kernels/stixel_column.cuh); run.sh then uses these for racecheck.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=${1:-gpu-bundle}
@@ -41,13 +41,14 @@ pack() { # FOLDER PROGRAM...
 }
 # shellcheck disable=SC2086 # cargo's paths have no spaces
 pack "$out/bin" $programs
-if [ "${STIXEL_VARIANTS:-}" = 1 ]; then
-  for way in 1 2 3; do
-    NVCC_APPEND_FLAGS="-DSTIXEL_MEET=$way" cargo build --profile "$profile" --features cuda \
-      --test cuda_stixel --bench gpu_stixel --message-format=json-render-diagnostics >"$messages"
-    mkdir -p "$out/bin/meet-$way"
+if [ "${RACECHECK:-}" = 1 ]; then
+  for n in 0 1 2 3; do
+    NVCC_APPEND_FLAGS="-DSTIXEL_RACECHECK=$n" cargo build --profile "$profile" --features cuda \
+      --test cuda_stixel --test cuda_chain --message-format=json-render-diagnostics >"$messages"
+    mkdir -p "$out/bin/racecheck-$n"
+    # Cargo builds the program beside its tests.
     # shellcheck disable=SC2046
-    pack "$out/bin/meet-$way" $(sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' "$messages" | sort -u)
+    pack "$out/bin/racecheck-$n" $(sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' "$messages" | grep /cuda_ | sort -u)
   done
 fi
 {
