@@ -625,7 +625,7 @@ fn what_was_learnt_goes_from_backend_to_backend() {
         let shape = shape(kind, SIZE);
         let all = Frames::mono(SIZE, kind, FRAMES);
         let mut states = Vec::new();
-        for first in [0, 2, 14, 18, 28, 31, 40] {
+        for first in [0, 2, 18, 28] {
             let what = format!("{kind:?} from frame {first}");
             let before = Frames::new(all.sets[..first.max(1)].to_vec());
             let mut cpu = CpuMono::new(&config, &shape).unwrap();
@@ -653,8 +653,8 @@ fn what_was_learnt_goes_from_backend_to_backend() {
         // Half of one is refused as on the CPU, and the backend goes on.
         let mut cpu = CpuMono::new(&config, &shape).unwrap();
         let mut gpu = CudaMono::new(&context, &config, &shape).unwrap();
-        for length in [3, 40, 9000, states[3].len() / 2] {
-            let short = &states[3][..length];
+        for length in [3, 40, 9000, states[2].len() / 2] {
+            let short = &states[2][..length];
             let refused = |backend: &mut dyn Backend| backend.load(short).unwrap_err();
             assert_eq!(refused(&mut gpu), refused(&mut cpu));
         }
