@@ -342,6 +342,7 @@ fn soak() -> Result<u32, Box<dyn Error>> {
             counters: &counters,
             lifeline: &lifeline,
             traffic: Some(&traffic),
+            punctuality: None,
             recording: None,
             asked: &asked,
         },
