@@ -344,6 +344,7 @@ fn soak() -> Result<u32, Box<dyn Error>> {
             counters: &counters,
             lifeline: &lifeline,
             traffic: Some(&traffic),
+            punctuality: None,
             recording: None,
             punctuality: None,
             asked: &asked,

@@ -27,11 +27,15 @@ const FRAMES: usize = 24;
 
 /// A synthetic street at 10 Hz whose left camera is a mono camera, too.
 fn drive(dir: &Path, motion: Motion) -> PathBuf {
+    drive_of(dir, motion, Size::new(203, 97))
+}
+
+fn drive_of(dir: &Path, motion: Motion, size: Size) -> PathBuf {
     let out = dir.join("drive");
     let options = Options {
         frames: FRAMES,
         seed: 3,
-        size: Size::new(203, 97),
+        size,
         motion,
     };
     write_drive(&options, &out, &mut |_, _| {}).unwrap();
@@ -255,11 +259,10 @@ impl Sink for Ended {
 #[test]
 fn a_recording_with_its_decisions_gives_what_the_loop_gave_under_its_deadline() {
     let tmp = tempfile::tempdir().unwrap();
-    let (path, recorded) = (
-        drive(tmp.path(), Motion::Still),
-        tmp.path().join("recorded"),
-    );
+    let path = drive_of(tmp.path(), Motion::Still, Size::new(80, 48));
+    let recorded = tmp.path().join("recorded");
     let mut config = config();
+    config.stereo.disparities = 64;
     config.frame_loop.deadline_us = 100_000;
     config.frame_loop.admission = AdmissionConfig {
         warm_up_runs: 0,

@@ -385,3 +385,45 @@ fn the_shipped_configuration_is_understood() {
         assert!(text.contains(part), "no {part} in\n{text}");
     }
 }
+
+/// The same street with other lines in two of its sections.
+fn run_changed(frame_loop: &str, more: &str) -> (TempDir, Output, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let text = STREET
+        .replace("deadline_us = 2000000", frame_loop)
+        .replace("metrics =", "socket = 'results.sock'\nmetrics =");
+    fs::write(dir.path().join("roadloop.toml"), format!("{text}{more}")).unwrap();
+    let output = command(dir.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (dir, output, said)
+}
+
+#[test]
+fn at_a_fixed_latency_no_result_goes_out_early() {
+    let latency = "deadline_us = 2000000\npublish = 'at_latency'\nlatency_us = 200000";
+    let (dir, output, said) = run_changed(latency, "[fault]\nend_after = 30\n");
+    assert!(output.status.success(), "{said}");
+    let all = metric(dir.path(), "roadloop_handed_out_seconds_count");
+    assert!(all > 0.0);
+    assert_eq!(metric(dir.path(), "roadloop_handed_out_lost_total"), 0.0);
+    // Up to 0.1 s is a bucket, and up to 0.2 s the next: nothing is in them.
+    let early = "roadloop_handed_out_seconds_bucket{le=\"0.1\"}";
+    assert_eq!(metric(dir.path(), early), 0.0);
+    let sum = metric(dir.path(), "roadloop_handed_out_seconds_sum");
+    assert!(sum >= 0.2 * all, "{sum} s of {all}");
+}
+
+#[test]
+fn a_strict_loop_that_cannot_keep_its_deadline_ends_with_a_status() {
+    let strict = "deadline_us = 40000\nstrict = true\nstrict_misses = 3";
+    let slow = "[fault]\nend_after = 400\nslow = { stage = 'stereo', frame = 0, ms = 60 }\n";
+    let (_dir, output, said) = run_changed(strict, slow);
+    assert_eq!(output.status.code(), Some(70), "{said}");
+    let expected = "frame_loop.strict: the required stages missed the deadline of 40000 us in 3 \
+                    frames in a row";
+    assert!(said.contains(expected), "{said}");
+    assert!(
+        said.contains("the longest of its stages was stereo"),
+        "{said}"
+    );
+}

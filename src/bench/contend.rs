@@ -51,7 +51,7 @@ impl Competitor {
     pub fn on_gpu(config: crate::config::Config) -> io::Result<Self> {
         use crate::{
             calib::Rig,
-            cuda::{Context, GpuError},
+            cuda::Context,
             frame::{Camera, Size, StereoFrame},
             frame_loop::{ChainError, CudaBackend, Shape, Wanted},
         };
@@ -77,7 +77,7 @@ impl Competitor {
                 CudaBackend::new(&context, &config, &rectification, &shape, Wanted::STIXELS)?;
             backend.stage(&StereoFrame::new(size))?;
             while !stop.load(Ordering::Relaxed) {
-                backend.launch_and_wait().map_err(GpuError::from)?;
+                backend.launch_and_wait()?;
             }
             Ok(())
         };

@@ -242,7 +242,13 @@ fn latency(args: &LatencyArgs, config: &Config, stop: &AtomicBool) -> Result<Rep
         meter: Meter::new(args.warm_up, config.frame_loop.deadline_ns()),
         out: match config.frame_loop.publish {
             Publish::WhenReady => Out::WhenReady(WhenReady::new(last, clock)),
-            Publish::AtLatency => Out::AtLatency(AtLatency::new(last, MonotonicClock, latency_ns)),
+            Publish::AtLatency => {
+                let above = realtime.clone();
+                Out::AtLatency(
+                    AtLatency::new(last, MonotonicClock, latency_ns)
+                        .entering(move || above.enter_above()),
+                )
+            }
         },
     };
     let competitor = args.contend.then(|| computer.competitor(config));

@@ -253,7 +253,9 @@ fn attend(
             }
             Publish::AtLatency => {
                 let latency_ns = config.frame_loop.latency_us * 1000;
-                let socket = AtLatency::new(socket, MonotonicClock, latency_ns);
+                let above = realtime.clone();
+                let socket = AtLatency::new(socket, MonotonicClock, latency_ns)
+                    .entering(move || above.enter_above());
                 punctuality = Some(socket.punctuality());
                 sinks.with("socket", socket)
             }

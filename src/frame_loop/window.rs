@@ -57,7 +57,7 @@ mod tests {
             window.push(n);
             let expected = match n {
                 ..=99 => n,
-                ..=199 => n - 1,
+                100..=199 => n - 1,
                 _ => n - 2,
             };
             assert_eq!(window.p99(), Some(expected), "{n}");

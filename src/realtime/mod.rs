@@ -108,6 +108,17 @@ impl Realtime {
         self.judge(fifo(0, self.config.priority))
     }
 
+    /// Makes the calling thread one that hands results out at their time: one step above those that
+    /// compute, which would keep it waiting. Only logged where it is refused: the others have it.
+    pub fn enter_above(&self) {
+        self.unbind();
+        if self.config.priority > 0
+            && let Err(e) = fifo(0, self.config.priority + 1)
+        {
+            log::warn!("{e}; results may be handed out late");
+        }
+    }
+
     /// Makes the threads whose names begin so ones that capture: one step above those that
     /// compute, which would keep their frames waiting.
     ///

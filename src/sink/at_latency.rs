@@ -116,7 +116,11 @@ struct Due<S, C> {
     clock: C,
     latency_ns: u64,
     punctuality: Arc<Punctuality>,
+    enter: Enter,
 }
+
+/// What the thread does first.
+type Enter = Box<dyn Fn() + Send>;
 
 impl<S: Sink, C: Clock> Due<S, C> {
     /// Waits until the result is due, and hands it out.
@@ -152,6 +156,7 @@ impl<S: Sink, C: Clock> Due<S, C> {
     /// Hands out all that comes, and gives the sink back. What a sink refuses is told once, and
     /// ends it as it would in the loop.
     fn run(mut self, boxes: &Writer<Job>) -> (Self, Result<(), SinkError>) {
+        (self.enter)();
         let mut failed = Ok(());
         loop {
             match boxes.next_within(PATIENCE) {
@@ -191,10 +196,20 @@ impl<S: Sink + Send + 'static, C: Clock + Send + 'static> AtLatency<S, C> {
                 clock,
                 latency_ns,
                 punctuality: Arc::clone(&punctuality),
+                enter: Box::new(|| ()),
             }),
             line: None,
             punctuality,
         }
+    }
+
+    /// What its thread does first: asks for a scheduling class. Before the first frame.
+    #[must_use]
+    pub fn entering(mut self, enter: impl Fn() + Send + 'static) -> Self {
+        if let Some(due) = &mut self.idle {
+            due.enter = Box::new(enter);
+        }
+        self
     }
 
     /// How punctual it is.
@@ -388,6 +403,7 @@ mod tests {
             clock: Oversleeps(&mock, Cell::new(0)),
             latency_ns: 50 * MS,
             punctuality: Arc::default(),
+            enter: Box::new(|| ()),
         };
         // Ready long before, oversleeping within the tolerance and beyond, ready too late.
         for (n, (oversleeps, ready, handed_out)) in [
