@@ -153,8 +153,8 @@ impl Default for CudaConfig {
             wait: GpuWait::Spin,
             device_memory_mib: 2048,
             pinned_memory_mib: 512,
-            mono: false,
-            labels: false,
+            mono: true,
+            labels: true,
         }
     }
 }
