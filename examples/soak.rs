@@ -346,7 +346,6 @@ fn soak() -> Result<u32, Box<dyn Error>> {
             traffic: Some(&traffic),
             punctuality: None,
             recording: None,
-            punctuality: None,
             asked: &asked,
         },
         &notifier,

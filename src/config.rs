@@ -139,10 +139,8 @@ pub struct CudaConfig {
     /// Most page-locked host memory that may be taken, MiB.
     pub pinned_memory_mib: u32,
     /// Whether egomotion, foreground and logos are computed there too; else on the CPU beside it.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub mono: bool,
     /// Whether labels are computed there too; else on the CPU beside it.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub labels: bool,
 }
 

@@ -13,14 +13,14 @@ fn parse(text: &str) -> Result<Config, String> {
 
 #[test]
 fn every_build_reads_the_section_cuda() {
-    let text = "[cuda]\ndevice = 1\nwait = \"block\"\ndevice_memory_mib = 300\npinned_memory_mib = 20\nmono = true";
+    let text = "[cuda]\ndevice = 1\nwait = \"block\"\ndevice_memory_mib = 300\npinned_memory_mib = 20\nmono = false\nlabels = false";
     let config = parse(text).unwrap();
     let expected = CudaConfig {
         device: 1,
         wait: GpuWait::Block,
         device_memory_mib: 300,
         pinned_memory_mib: 20,
-        mono: true,
+        mono: false,
         labels: false,
     };
     assert_eq!(config.cuda, expected);

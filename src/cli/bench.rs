@@ -126,7 +126,6 @@ impl LatencyArgs {
         let mut config = configuration(self.config.as_deref(), None)?;
         if self.config.is_none() {
             config.foreground.enabled = Some(true);
-            config.cuda.mono = true;
         }
         if let Some(size) = self.size {
             (config.synthetic.width, config.synthetic.height) = (size.width, size.height);
