@@ -415,9 +415,12 @@ pub(super) fn hash_with(config: &Config, models: &Models, background: Option<&[u
 /// Results must not go where input comes from, nor need more memory than is reasonable.
 fn check_inputs(args: &Args, config: &Config, drive: &Drive) -> Result<(), Failure> {
     let first = drive.frames().first();
-    let pictures = first
-        .into_iter()
-        .flat_map(|f| f.all().filter_map(Path::parent));
+    // A recording that is one file may lie beside its results.
+    let pictures = first.into_iter().flat_map(|f| {
+        f.all()
+            .filter(|&picture| picture != drive.path())
+            .filter_map(Path::parent)
+    });
     let folders: Vec<&Path> = [Some(drive.path()), args.disparity.as_deref()]
         .into_iter()
         .flatten()
