@@ -71,7 +71,7 @@ pub use labels::{CpuLabels, LabelShape};
 pub use monitor::{Monitor, SharedHealth};
 pub use mono::{CpuMono, MonoShape};
 pub use order::StageId;
-pub use parts::{Models, Parts};
+pub use parts::{AllParts, Models, Parts};
 pub use probe::{Doing, Probe, Sight};
 pub use run::{FrameLoop, LoopError, Pace};
 pub use slot::Slot;
