@@ -214,7 +214,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
 
 namespace {
 
-constexpr int FEW_TILE = 32, MOST_REACH = 16, MOST_LEVELS = 5;
+constexpr int FEW_TILE = 32, FEW_THREADS = 1024, MOST_REACH = 16, MOST_LEVELS = 5;
 constexpr int FEW_SIDE = FEW_TILE + 2 * MOST_REACH;
 
 // Several levels of a small octave, each from the one before (host: `Few`).
@@ -233,7 +233,7 @@ struct Few {
 // A block a tile of 32x32 pixels and what its levels need around it: a blur that goes on beyond the
 // image as the image mirrored there gives a level that is mirrored there too, so that neighbours'
 // tiles are not waited for. Where launches take longer than their work this is one in place of three.
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(FEW_THREADS)
     logo_blur_few(Geometry g, Few few, const Region *region, std::uint16_t *levels) {
     __shared__ std::uint16_t tile[FEW_SIDE * FEW_SIDE];
     __shared__ std::uint32_t sums[FEW_SIDE * FEW_SIDE];
@@ -258,14 +258,25 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         source_pitch = static_cast<int>(g.pitch[octave - 1]);
         step = 2;
     }
-    for (int j = warp_id(); j < side; j += THREADS / WARP) {
-        const int y = step * reflect_often(y0 + j - reach, size.height);
-        for (int i = lane_id(); i < side; i += WARP) {
-            const int x = step * reflect_often(x0 + i - reach, size.width);
-            const std::uint16_t grey = source[static_cast<std::size_t>(y) * source_pitch + x];
-            tile[j * side + i] = grey;
-            if (few.first == 0 && is_own(i, j)) own[place(i, j)] = grey;
-        }
+    // All loads of a thread before the first store: they wait for memory together.
+    constexpr int LOADS = FEW_SIDE * FEW_SIDE / FEW_THREADS;
+    const bool tiny = size.width <= reach || size.height <= reach;
+    std::uint16_t grey[LOADS];
+#pragma unroll
+    for (int l = 0; l < LOADS; ++l) {
+        const int n = static_cast<int>(threadIdx.x) + l * FEW_THREADS;
+        if (n >= side * side) continue;
+        int x = x0 + n % side - reach, y = y0 + n / side - reach;
+        x = tiny ? reflect_often(x, size.width) : reflect(x, size.width);
+        y = tiny ? reflect_often(y, size.height) : reflect(y, size.height);
+        grey[l] = source[static_cast<std::size_t>(step * y) * source_pitch + step * x];
+    }
+#pragma unroll
+    for (int l = 0; l < LOADS; ++l) {
+        const int n = static_cast<int>(threadIdx.x) + l * FEW_THREADS;
+        if (n >= side * side) continue;
+        tile[n] = grey[l];
+        if (few.first == 0 && is_own(n % side, n / side)) own[place(n % side, n / side)] = grey[l];
     }
     // Pixels from `margin` on are those of the level.
     int margin = 0;
@@ -274,7 +285,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         const std::uint32_t *const weights = few.weights[n];
         const int inner = margin + radius;
         __syncthreads();
-        for (int j = inner + warp_id(); j < side - inner; j += THREADS / WARP) {
+        for (int j = inner + warp_id(); j < side - inner; j += FEW_THREADS / WARP) {
             for (int i = margin + lane_id(); i < side - margin; i += WARP) {
                 const std::uint16_t *const at = tile + j * side + i;
                 std::uint32_t sum = weights[0] * at[0];
@@ -287,7 +298,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         }
         __syncthreads();
         std::uint16_t *const out = own + (few.first + 1 + n) * g.plane[octave];
-        for (int j = inner + warp_id(); j < side - inner; j += THREADS / WARP) {
+        for (int j = inner + warp_id(); j < side - inner; j += FEW_THREADS / WARP) {
             for (int i = inner + lane_id(); i < side - inner; i += WARP) {
                 const std::uint32_t *const at = sums + j * side + i;
                 std::uint32_t sum = (1u << 17) + weights[0] * at[0];
