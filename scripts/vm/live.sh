@@ -52,11 +52,14 @@ three_hundred_frames() {
     [ "$(judge_results /tmp/results | sed -n 's/^results //p')" -ge 300 ] || die 'fewer than 300 results'
     # With road, stixels and foreground of what the cameras see.
     grep -q 'stixels, road Some' /tmp/results || { head -n 5 /tmp/results; die 'no road in any result'; }
-    [ "$(metric roadloop_stage_seconds_count{stage=\"foreground\"})" -ge 300 ] || die 'no foreground'
+    # Emulated processors may have no time left for it in most frames; each says so then.
+    foreground=$(metric 'roadloop_stage_seconds_count{stage="foreground"}')
+    [ "$foreground" -ge 1 ] || { cat $metrics; die 'no foreground in any result'; }
+    [ "$(metric 'roadloop_stage_outcomes_total{stage="foreground"')" -ge 300 ] || { cat $metrics; die 'frames say nothing of the foreground'; }
     major=$(metric 'roadloop_page_faults_per_1000_frames{kind="major"}')
     [ "$major" = 0 ] || die "$major major page faults a 1000 frames"
     rate=$(awk -v t="$took" 'BEGIN { printf "%.1f", 320 / t }')
-    echo "note: 320 frames of three cameras in $took s, $rate Hz; gaps: ${gaps:-none}"
+    echo "note: 320 frames of three cameras in $took s, $rate Hz; foreground in $foreground; gaps: ${gaps:-none}"
     echo "note: page faults a 1000 frames: $(metric 'roadloop_page_faults_per_1000_frames{kind="minor"}') minor, $major major"
     echo "note: mean of stages: $(awk '/roadloop_stage_seconds_sum/ { s = $2; n = $1; sub(/.*stage="/, "", n); sub(/".*/, "", n); t[n] = s } /roadloop_stage_seconds_count/ { n = $1; sub(/.*stage="/, "", n); sub(/".*/, "", n); printf "%s %.1f ms, ", n, 1000 * t[n] / $2 }' $metrics)"
 }
