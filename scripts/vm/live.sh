@@ -40,7 +40,7 @@ three_hundred_frames() {
     reader=$!
     first=$(frames)
     from=$(up)
-    await 240 frames_reach $((first + 320)) || { cat $metrics; tail -n 20 $log; exit 1; }
+    await 500 frames_reach $((first + 320)) || { cat $metrics; tail -n 20 $log; exit 1; }
     took=$(since "$from")
     end
     wait $reader
