@@ -13,7 +13,7 @@ fn parse(text: &str) -> Result<Config, String> {
 
 #[test]
 fn every_build_reads_the_section_cuda() {
-    let text = "[cuda]\ndevice = 1\nwait = \"block\"\ndevice_memory_mib = 300\npinned_memory_mib = 20\nmono = true";
+    let text = "[cuda]\ndevice = 1\nwait = \"block\"\ndevice_memory_mib = 300\npinned_memory_mib = 20\nmono = true\nlabels = true";
     let config = parse(text).unwrap();
     let expected = CudaConfig {
         device: 1,
@@ -21,6 +21,7 @@ fn every_build_reads_the_section_cuda() {
         device_memory_mib: 300,
         pinned_memory_mib: 20,
         mono: true,
+        labels: true,
     };
     assert_eq!(config.cuda, expected);
     assert_eq!(parse(&config.to_toml()).unwrap(), config);

@@ -65,7 +65,7 @@ pub use labels::{CpuLabels, LabelShape};
 pub use monitor::{Monitor, SharedHealth};
 pub use mono::{CpuMono, MonoShape};
 pub use order::StageId;
-pub use parts::{Models, Parts};
+pub use parts::{Models, Parts, Whole};
 pub use probe::{Doing, Probe, Sight};
 pub use run::{FrameLoop, LoopError, Pace};
 pub use slot::Slot;

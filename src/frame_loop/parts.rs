@@ -29,6 +29,9 @@ impl Models {
     }
 }
 
+/// What [`Parts`] are put together to: the street, the mono chain, and labels behind both.
+pub type Whole<S, M, L> = Chain<Chain<S, M>, L>;
+
 /// The parts of a loop: each is there where there is something to compute it from, and where it
 /// is asked for.
 #[derive(Clone, Debug)]
@@ -140,7 +143,7 @@ impl<'a> Parts<'a> {
         street: impl FnOnce(&Rectification, &Shape) -> Result<(S, Slot), ChainError>,
         mono: impl FnOnce(&MonoShape) -> Result<M, ChainError>,
         labels: impl FnOnce(&LabelShape, Option<&S>) -> Result<L, ChainError>,
-    ) -> Result<(Chain<Chain<S, M>, L>, Slot), ChainError> {
+    ) -> Result<(Whole<S, M, L>, Slot), ChainError> {
         let made = self.street.as_ref();
         let made = made.map(|(rectification, shape)| street(rectification, shape));
         let (made_street, mut slot) = match made.transpose()? {
