@@ -202,8 +202,10 @@ fn stage(context: &Context, frames: usize) -> Result<(), Box<dyn std::error::Err
     shape.furnish(&mut slot);
     let mut picture = MonoFrame::new(shape.kind, size);
     picture.image = MonoImage::Grey8(wall(size));
-    let mut set = FrameSet::default();
-    set.mono = Some(picture);
+    let set = FrameSet {
+        mono: Some(picture),
+        ..FrameSet::default()
+    };
     let mut shown = Shown {
         spare: vec![Box::new(set.clone()), Box::new(set.clone())],
         set,
