@@ -1,7 +1,10 @@
 //! What does the foreground stage take on one thread, by size and by the share of random pixels?
+//! Processor time.
+#[path = "common/thread_time.rs"]
+mod thread_time;
+
 use std::hint::black_box;
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use roadloop::{
     frame::{Foreground, Image, MonoImage, Motion, MotionState, PixelKind, Size},
     stage::{
@@ -43,7 +46,7 @@ fn picture(kind: PixelKind, size: Size, wild: u64, t: u64) -> MonoImage {
     }
 }
 
-fn frames(bench: &mut Criterion) {
+fn main() {
     let sizes = [(256, 256), (640, 480), (1280, 720), (1920, 1080)].map(|(w, h)| Size::new(w, h));
     let vga = sizes[1];
     let mut cases = Vec::new();
@@ -54,17 +57,13 @@ fn frames(bench: &mut Criterion) {
         cases.extend([2, 10, 25, 50, 75, 100].map(|wild| (kind, vga, wild)));
     }
     cases.push((PixelKind::Grey16, vga, 0));
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build();
-    let pool = pool.expect("a thread");
-    let mut group = bench.benchmark_group("foreground");
-    group.sample_size(20);
     for (kind, size, wild) in cases {
         let pictures: Vec<_> = (0..8).map(|t| picture(kind, size, wild, t)).collect();
         let mut plan = Plan::new(&Params::default(), kind, size).expect("defaults");
         let mut out = Foreground::new(size);
         let motion = Motion::of(MotionState::Still);
         let mut t = 0;
-        let mut frame = || {
+        let times = thread_time::thread_time(40, 40, || {
             t += 1;
             let input = Input {
                 image: &pictures[t % pictures.len()],
@@ -73,14 +72,8 @@ fn frames(bench: &mut Criterion) {
             };
             plan.run(input, &mut out);
             black_box(&out);
-        };
-        pool.install(|| (0..40).for_each(|_| frame()));
-        group.throughput(Throughput::Elements(size.area() as u64));
-        let id = BenchmarkId::new(format!("{kind:?} {wild} % random"), size);
-        group.bench_function(id, |b| pool.install(|| b.iter(&mut frame)));
+        });
+        let case = format!("{} {wild} % random", kind.name());
+        thread_time::tell("foreground", &case, &size.to_string(), times);
     }
-    group.finish();
 }
-
-criterion_group!(benches, frames);
-criterion_main!(benches);

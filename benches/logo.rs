@@ -1,7 +1,9 @@
-//! What one thread takes for the features of an image, and for matching them.
+//! What one thread takes for the features of an image, and for matching them. Processor time.
+#[path = "common/thread_time.rs"]
+mod thread_time;
+
 use std::hint::black_box;
 
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use roadloop::{
     frame::{Image, Size},
     stage::logo::features::{Descriptor, FeatureParams, Features, cpu::Plan, matcher},
@@ -26,13 +28,7 @@ fn picture(size: Size) -> Image<u8> {
     })
 }
 
-fn bench(c: &mut Criterion) {
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(1)
-        .build()
-        .expect("a thread");
-    let mut group = c.benchmark_group("logo features");
-    group.sample_size(10);
+fn main() {
     let squares = [32, 64, 128, 256, 512, 1024, 2048, 4096].map(|n| (n, n));
     for (w, h) in squares
         .into_iter()
@@ -57,14 +53,12 @@ fn bench(c: &mut Criterion) {
             }
             let mut plan = Plan::new(&params, size).expect("parameters");
             let mut out = Features::new(&params);
-            group.bench_function(BenchmarkId::new(name, size), |b| {
-                pool.install(|| b.iter(|| plan.run(black_box(&image), &mut out)));
-            });
+            let runs = if size.area() > 1 << 20 { 4 } else { 10 };
+            let times = thread_time::thread_time(1, runs, || plan.run(black_box(&image), &mut out));
+            let case = format!("{name}, {} keypoints", out.keypoints.len());
+            thread_time::tell("logo features", &case, &size.to_string(), times);
         }
     }
-    group.finish();
-
-    let mut group = c.benchmark_group("logo matches");
     for n in [100, 1000, 10_000] {
         let some = |salt| -> Vec<Descriptor> {
             (0..n)
@@ -74,20 +68,15 @@ fn bench(c: &mut Criterion) {
         let (query, train) = (some(1), some(2));
         let groups: Vec<u32> = (0..n as u32).map(|i| i / 3).collect();
         let mut out = Vec::with_capacity(n);
-        if n == 10_000 {
-            group.sample_size(10);
-        }
-        group.bench_function(BenchmarkId::new("two nearest", n), |b| {
-            pool.install(|| b.iter(|| matcher::two_nearest(black_box(&query), &train, &mut out)));
+        let runs = if n == 10_000 { 5 } else { 40 };
+        let size = format!("{n} x {n}");
+        let times = thread_time::thread_time(1, runs, || {
+            matcher::two_nearest(black_box(&query), &train, &mut out);
         });
-        group.bench_function(BenchmarkId::new("two nearest apart", n), |b| {
-            pool.install(|| {
-                b.iter(|| matcher::two_nearest_apart(black_box(&query), &train, &groups, &mut out));
-            });
+        thread_time::tell("logo matches", "two nearest", &size, times);
+        let times = thread_time::thread_time(1, runs, || {
+            matcher::two_nearest_apart(black_box(&query), &train, &groups, &mut out);
         });
+        thread_time::tell("logo matches", "two nearest apart", &size, times);
     }
-    group.finish();
 }
-
-criterion_group!(benches, bench);
-criterion_main!(benches);

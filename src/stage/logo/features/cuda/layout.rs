@@ -22,7 +22,7 @@ const MOST_REACH: usize = 16;
 #[allow(clippy::large_enum_variant)]
 pub(super) enum Launch {
     One(Job, LaunchShape),
-    Few(Few, LaunchShape),
+    Few(Box<Few>, LaunchShape),
 }
 
 /// Levels `first + 1` onwards of an octave that is not the first, in one launch; `None` where they
@@ -49,7 +49,7 @@ fn few(octave: usize, octaves: &Octaves, first: usize, steps: &[Weights]) -> Opt
     let blocks = |side: usize| side.div_ceil(FEW_TILE) as u32;
     let grid = [blocks(size.width), blocks(size.height), 1];
     Some(Launch::Few(
-        few,
+        Box::new(few),
         LaunchShape::new(grid, [FEW_THREADS, 1, 1]),
     ))
 }

@@ -512,7 +512,7 @@ impl Plan {
                     k.blur.launch(stream, *shape, &arguments)
                 }
                 Launch::Few(few, shape) => {
-                    let arguments = (self.geometry, *few, region, levels);
+                    let arguments = (self.geometry, **few, region, levels);
                     k.blur_few.launch(stream, *shape, &arguments)
                 }
             };
