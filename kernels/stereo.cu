@@ -24,16 +24,16 @@ __device__ inline u32 shifted(const u32 *words, int shift) {
 // Words of both images (blockIdx.z: 0 left, 1 right): which bit is which pair is nobody's
 // concern, so four pixels share their instructions. For the left one besides P2 - P1 of each step
 // along a path, as pairs, by the predecessor: (-1, 0), (0, -1), (-1, -1), (1, -1); `maps` of them,
-// `map_len` apart. Blocks of 256 for 128 x 8 pixels.
+// `map_len` apart. Blocks of 256 for 128 x 8 pixels, from `first_row` on.
 extern "C" __global__ void __launch_bounds__(256)
     stereo_census(const u8 *left, const u8 *right, u32 *left_census, u32 *right_census, const u8 *p2_of_step, u32 *p2,
-                  std::uint64_t map_len, u32 width, u32 height, u32 maps, u32 p1) {
+                  std::uint64_t map_len, u32 width, u32 height, u32 maps, u32 p1, u32 first_row) {
     __shared__ u32 tile[CENSUS_ROWS][CENSUS_WORDS];
     __shared__ u8 table[256];
     const u8 *image = blockIdx.z == 0 ? left : right;
     u32 *census = blockIdx.z == 0 ? left_census : right_census;
     const int w = static_cast<int>(width), h = static_cast<int>(height);
-    const int x0 = static_cast<int>(blockIdx.x) * CENSUS_WIDTH, y0 = static_cast<int>(blockIdx.y) * CENSUS_HEIGHT;
+    const int x0 = static_cast<int>(blockIdx.x) * CENSUS_WIDTH, y0 = static_cast<int>(first_row + blockIdx.y * CENSUS_HEIGHT);
     const int thread = static_cast<int>(threadIdx.x);
     table[thread] = p2_of_step[thread];
     for (int i = thread; i < CENSUS_ROWS * CENSUS_WORDS; i += 256) {
@@ -272,8 +272,15 @@ namespace {
 
 constexpr int PATH_THREADS = 64;
 
-// Where a path goes. Chains along columns and diagonals start on one row, one a column; a
-// diagonal that leaves the image comes back at the other side as a new path.
+// How a path meets the image's borders.
+//   STRAIGHT  it lies in it from end to end
+//   WRAPS     a diagonal that leaves it comes back at the other side as a new path
+//   SLANTED   a diagonal of its own from border to border; those of a warp come and go one after
+//             the other
+enum Kind { STRAIGHT, WRAPS, SLANTED };
+
+// Where a path goes. Chains along columns and diagonals start on one row, one a column; a slanted
+// one may begin and end outside.
 struct Route {
     const u8 *cost;
     u8 *out;
@@ -287,6 +294,8 @@ struct Route {
     std::ptrdiff_t step;
     int pixels;
     int width;
+    // SLANTED: the first of its pixels that is in the image, and the first that no longer is.
+    int enters, leaves;
     bool writes;
 };
 
@@ -315,7 +324,7 @@ __device__ inline u32 least_of_lanes(u32 least) {
 // One path. D / 4 / N lanes have N words each. BATCH pixels are read at once, one batch ahead of
 // what is worked on: batches, because a warp can't wait for many loads one by one. (Through
 // shared memory, copied ahead, it is no faster on many multiprocessors and much slower on few.)
-template <int D, int N, int BATCH, bool WRAPS>
+template <int D, int N, int BATCH, Kind KIND>
 __device__ inline void run(const Route &route, u32 p1) {
     constexpr int LANES = D / 4 / N;
     const int lane = lane_id() % LANES;
@@ -329,9 +338,18 @@ __device__ inline void run(const Route &route, u32 p1) {
         Words<N> cost[BATCH];
         u32 limit[BATCH];
     };
-    const u8 *cost = route.cost + route.start * D + 4 * N * lane;
-    const u32 *p2 = route.p2 + route.start;
-    u8 *out = route.out + route.start * D + 4 * N * lane;
+    // SLANTED: when the first of the warp's paths is in the image, all, not all, and none.
+    int i = 0, all = 0, some = route.pixels, none = route.pixels;
+    if (KIND == SLANTED) {
+        i = warp_min(route.enters);
+        all = -warp_min(-route.enters);
+        some = warp_min(route.leaves);
+        none = -warp_min(-route.leaves);
+    }
+    const std::ptrdiff_t start = route.start + (KIND == SLANTED ? i * route.step : 0);
+    const u8 *cost = route.cost + start * D + 4 * N * lane;
+    const u32 *p2 = route.p2 + start;
+    u8 *out = route.out + start * D + 4 * N * lane;
     const std::ptrdiff_t stride = route.step * D;
     int x_read = route.x, x = route.x;
     // The column of the next pixel; whether the path ends at the border before it.
@@ -347,7 +365,7 @@ __device__ inline void run(const Route &route, u32 p1) {
         limit = *p2;
         cost += stride;
         p2 += route.step;
-        if (WRAPS && turns(x_read)) {
+        if (KIND == WRAPS && turns(x_read)) {
             cost -= back * D;
             p2 -= back;
         }
@@ -361,7 +379,7 @@ __device__ inline void run(const Route &route, u32 p1) {
 #pragma unroll
     for (int i = 0; i < N; i++) path.word[i] = 0;
 
-    auto advance = [&](const Words<N> &costs, u32 limit) {
+    auto advance = [&](const Words<N> &costs, u32 limit, bool writes) {
         u32 a[N], b[N];
 #pragma unroll
         for (int i = 0; i < N; i++) {
@@ -386,9 +404,9 @@ __device__ inline void run(const Route &route, u32 p1) {
             // Each byte stays a byte, so the word's sum is the bytes' sums.
             path.word[i] = (costs.word[i] - least_of_each * one) * one + bytes_of(m_a, m_b, PACK);
         }
-        if (route.writes) store_words(out, path);
+        if (writes) store_words(out, path);
         out += stride;
-        if (WRAPS && turns(x)) {
+        if (KIND == WRAPS && turns(x)) {
             out -= back * D;
 #pragma unroll
             for (int i = 0; i < N; i++) path.word[i] = 0;
@@ -396,10 +414,32 @@ __device__ inline void run(const Route &route, u32 p1) {
     };
     auto work = [&](const Batch &batch) {
 #pragma unroll
-        for (int i = 0; i < BATCH; i++) advance(batch.cost[i], batch.limit[i]);
+        for (int i = 0; i < BATCH; i++) advance(batch.cost[i], batch.limit[i], route.writes);
     };
 
-    int left = route.pixels;
+    // Where some paths are in the image and others not.
+    auto slant = [&](int end) {
+        for (; i < end; i++) {
+            const bool inside = i >= route.enters && i < route.leaves;
+            Words<N> costs;
+            u32 limit = 0;
+#pragma unroll
+            for (int n = 0; n < N; n++) costs.word[n] = 0;
+            if (inside) {
+                costs = load_words<N>(cost);
+                limit = *p2;
+            }
+            cost += stride;
+            p2 += route.step;
+            advance(costs, limit, inside && route.writes);
+#pragma unroll
+            for (int n = 0; n < N; n++) path.word[n] = inside ? path.word[n] : 0;
+        }
+    };
+    if (KIND == SLANTED) slant(min(all, none));
+
+    int left = some - i;
+    if (KIND == SLANTED) i = max(i, some);
     if (left >= 2 * BATCH) {
         Batch first, second;
         read(first);
@@ -415,17 +455,19 @@ __device__ inline void run(const Route &route, u32 p1) {
         Words<N> costs;
         u32 limit;
         read_one(costs, limit);
-        advance(costs, limit);
+        advance(costs, limit, route.writes);
     }
+    if (KIND == SLANTED) slant(none);
 }
 
 // All directions in one launch, the rows first since they take longest: `row_blocks` blocks for
-// each of the two directions along rows, then `column_blocks` for each of the others. Volume r
+// each of the two directions along rows, `column_blocks` for each of the two along columns, then
+// `diagonal_blocks` for each of the others. Any of them may be 0, for a launch of its own. Volume r
 // of `paths` (`volume_len` bytes apart) is that of Params::directions()[r]. `p2` is the first map,
 // `map_len` from the next; there is room for a row and two pixels before and behind each.
-template <int D, int N, int BATCH>
+template <int D, int N, int BATCH, Kind DIAGONALS>
 __device__ inline void paths(const u8 *cost, u8 *out, std::uint64_t volume_len, const u32 *p2, std::uint64_t map_len,
-                             u32 width, u32 height, u32 p1, u32 row_blocks, u32 column_blocks) {
+                             u32 width, u32 height, u32 p1, u32 row_blocks, u32 column_blocks, u32 diagonal_blocks) {
     constexpr int LANES = D / 4 / N;
     const int w = static_cast<int>(width), h = static_cast<int>(height);
     const int per_block = static_cast<int>(blockDim.x) / LANES, in_block = static_cast<int>(threadIdx.x) / LANES;
@@ -445,49 +487,64 @@ __device__ inline void paths(const u8 *cost, u8 *out, std::uint64_t volume_len, 
         route.writes = chain < h;
         if (against) {
             route.step = -1;
-            run<D, N, BATCH, false>(route, p1);
+            run<D, N, BATCH, STRAIGHT>(route, p1);
         } else {
             route.step = 1;
-            run<D, N, BATCH, false>(route, p1);
+            run<D, N, BATCH, STRAIGHT>(route, p1);
         }
         return;
     }
-    const int block = static_cast<int>(blockIdx.x - 2 * row_blocks);
-    const int direction = 2 + block / static_cast<int>(column_blocks);
-    const int chain = block % static_cast<int>(column_blocks) * per_block + in_block;
+    u32 block = blockIdx.x - 2 * row_blocks;
+    const bool slanted = block >= 2 * column_blocks;
+    if (slanted) block -= 2 * column_blocks;
+    const u32 blocks = slanted ? diagonal_blocks : column_blocks;
+    const int direction = (slanted ? 4 : 2) + static_cast<int>(block / blocks);
+    const int chain = static_cast<int>(block % blocks) * per_block + in_block;
     // (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1)
     const int dy = direction == 3 || direction >= 6 ? -1 : 1;
     const int dx = direction < 4 ? 0 : direction % 2 == 0 ? 1 : -1;
     // The map of the predecessor above; against it, the step's P2 is the predecessor's own.
     const int map = direction < 4 ? 1 : dx == dy ? 2 : 3;
-    route.x = min(chain, w - 1);
+    // Slanted paths begin at the columns from 1 - h on, or up to w + h - 2.
+    const int chains = slanted && DIAGONALS == SLANTED ? w + h - 1 : w;
+    const int column = min(chain, chains - 1) - (DIAGONALS == SLANTED && dx > 0 ? h - 1 : 0);
+    route.x = column;
     route.step = static_cast<std::ptrdiff_t>(dy) * w + dx;
-    route.start = (dy > 0 ? 0 : static_cast<std::ptrdiff_t>(h - 1) * w) + route.x;
+    route.start = (dy > 0 ? 0 : static_cast<std::ptrdiff_t>(h - 1) * w) + column;
+    route.enters = max(dx > 0 ? -column : column - w + 1, 0);
+    route.leaves = min(dx > 0 ? w - column : column + 1, h);
     route.out = out + direction * volume_len;
     route.p2 = p2 + map * map_len - (dy > 0 ? 0 : route.step);
     route.dx = dx;
     route.pixels = h;
-    route.writes = chain < w;
-    if (direction < 4)
-        run<D, N, BATCH, false>(route, p1);
+    route.writes = chain < chains;
+    if (!slanted)
+        run<D, N, BATCH, STRAIGHT>(route, p1);
     else
-        run<D, N, BATCH, true>(route, p1);
+        run<D, N, BATCH, DIAGONALS>(route, p1);
 }
 
 }  // namespace
 
 // Blocks of 64. Which is fastest depends on how many multiprocessors there are: long batches hide
 // more latency, short ones leave registers for more warps.
-#define PATHS(D, N, BATCH)                                                                                           \
+#define PATHS(NAME, DIAGONALS, D, N, BATCH)                                                                          \
     extern "C" __global__ void __launch_bounds__(PATH_THREADS)                                                       \
-        stereo_paths_##D##_##N##_##BATCH(const u8 *cost, u8 *out, std::uint64_t volume_len, const u32 *p2,           \
-                                         std::uint64_t map_len, u32 width, u32 height, u32 p1, u32 row_blocks,       \
-                                         u32 column_blocks) {                                                        \
-        paths<D, N, BATCH>(cost, out, volume_len, p2, map_len, width, height, p1, row_blocks, column_blocks);        \
+        stereo_##NAME##_##D##_##N##_##BATCH(const u8 *cost, u8 *out, std::uint64_t volume_len, const u32 *p2,        \
+                                            std::uint64_t map_len, u32 width, u32 height, u32 p1, u32 row_blocks,    \
+                                            u32 column_blocks, u32 diagonal_blocks) {                                \
+        paths<D, N, BATCH, DIAGONALS>(cost, out, volume_len, p2, map_len, width, height, p1, row_blocks,             \
+                                      column_blocks, diagonal_blocks);                                               \
     }
-PATHS(64, 4, 8)
-PATHS(64, 4, 2)
-PATHS(128, 4, 8)
-PATHS(128, 4, 2)
-PATHS(256, 4, 8)
-PATHS(256, 4, 2)
+PATHS(paths, WRAPS, 64, 4, 8)
+PATHS(paths, WRAPS, 64, 4, 2)
+PATHS(paths, WRAPS, 128, 4, 8)
+PATHS(paths, WRAPS, 128, 4, 2)
+PATHS(paths, WRAPS, 256, 4, 8)
+PATHS(paths, WRAPS, 256, 4, 2)
+PATHS(slanted, SLANTED, 64, 4, 8)
+PATHS(slanted, SLANTED, 64, 4, 2)
+PATHS(slanted, SLANTED, 128, 4, 8)
+PATHS(slanted, SLANTED, 128, 4, 2)
+PATHS(slanted, SLANTED, 256, 4, 8)
+PATHS(slanted, SLANTED, 256, 4, 2)

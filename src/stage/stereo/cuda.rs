@@ -6,11 +6,13 @@
 //! sums the paths up and finds winners and right disparities on the way; filters a pixel a thread.
 //! Whatever depends on the frame is in device memory; [`Plan::enqueue`] only gives work to the
 //! stream and can be captured.
+use std::ops::Range;
+
 use super::{Params, ParamsError};
 use crate::{
     cuda::{
-        Arena, ArenaLayout, Context, DeviceBuffer, DevicePtr, Function, GpuError, LaunchShape,
-        Module, Slot, Stream,
+        Arena, ArenaLayout, Context, DeviceBuffer, DevicePtr, Event, Function, GpuError,
+        LaunchShape, Module, Priority, Slot, Stream,
     },
     device_struct,
     frame::{DISPARITY_ONE, Image, Mask, Size},
@@ -131,9 +133,9 @@ type P32 = DevicePtr<u32>;
     reason = "the parameters of the kernels, in their order"
 )]
 struct Kernels {
-    census: Function<(P8, P8, P32, P32, P8, P32, u64, u32, u32, u32, u32)>,
+    census: Function<(P8, P8, P32, P32, P8, P32, u64, u32, u32, u32, u32, u32)>,
     costs: Function<(P32, P32, P8, P8, u32)>,
-    paths: Function<(P8, P8, u64, P32, u64, u32, u32, u32, u32, u32)>,
+    paths: Function<(P8, P8, u64, P32, u64, u32, u32, u32, u32, u32, u32)>,
     winners: Function<(WinnerArguments,)>,
     median: Function<(P16, P16, u32, u32)>,
     speckle_runs: Function<(P16, P32, P32, u32, u32, u32)>,
@@ -167,8 +169,51 @@ impl PathShape {
     }
 }
 
+/// How the work on the volumes is cut: the same bytes, another speed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Cut {
+    /// What a path reads ahead.
+    pub reads: PathShape,
+    /// Diagonals from border to border, and not around the image's sides.
+    pub slanted: bool,
+    /// Bands of rows whose census and costs follow one another while the paths along the rows of
+    /// those before are under way; 1: one step after the other.
+    pub bands: usize,
+}
+
+impl Cut {
+    /// The best for so many multiprocessors.
+    pub fn of_sms(sms: u32) -> Self {
+        Self {
+            reads: PathShape::of_sms(sms),
+            slanted: false,
+            bands: 1,
+        }
+    }
+}
+
+/// The streams of the bands: each waits for its band's costs and is waited for by the winners.
+struct Band {
+    stream: Stream,
+    begin: Event,
+    end: Event,
+}
+
+impl Band {
+    fn new(context: &Context) -> Result<Self, GpuError> {
+        Ok(Self {
+            stream: Stream::new(context, Priority::High)?,
+            begin: Event::for_order(context, false)?,
+            end: Event::for_order(context, false)?,
+        })
+    }
+}
+
 /// Disparities of a lane of a path.
 const LANE_DISPARITIES: usize = 16;
+
+/// The rows of a band are a multiple of this: those of a block of the census.
+const BAND_ROWS: usize = 8;
 
 /// Threads of a block of paths.
 const PATH_THREADS: usize = 64;
@@ -179,6 +224,8 @@ pub struct Plan {
     size: Size,
     map_len: usize,
     kernels: Kernels,
+    cut: Cut,
+    bands: Vec<Band>,
     left_census: DeviceBuffer<u32>,
     right_census: DeviceBuffer<u32>,
     p2_of_step: DeviceBuffer<u8>,
@@ -208,21 +255,21 @@ impl Plan {
         reserved: &Reserved,
         mask: Option<&Mask>,
     ) -> Result<Self, Error> {
-        let shape = PathShape::of_sms(context.sms());
-        Self::with_shape(context, stream, arena, reserved, mask, shape)
+        let cut = Cut::of_sms(context.sms());
+        Self::with_cut(context, stream, arena, reserved, mask, cut)
     }
 
-    /// As [`Plan::new`], with paths cut as told.
+    /// As [`Plan::new`], with the work cut as told.
     ///
     /// # Errors
     /// As [`Plan::new`].
-    pub fn with_shape(
+    pub fn with_cut(
         context: &Context,
         stream: &Stream,
         arena: &Arena,
         reserved: &Reserved,
         mask: Option<&Mask>,
-        shape: PathShape,
+        cut: Cut,
     ) -> Result<Self, Error> {
         let Reserved { params, size, .. } = reserved;
         params.check_size(*size, mask.map(Image::size))?;
@@ -235,12 +282,22 @@ impl Plan {
             let found = mask.map_or(Size::new(0, 0), Image::size);
             return Err(ParamsError::MaskSize { found, expected }.into());
         }
-        let kernels = kernels(context, params, *size, shape)?;
+        let kernels = kernels(context, params, *size, cut)?;
+        let bands = if cut.bands > 1 {
+            let count = cut.bands.min(size.height.div_ceil(BAND_ROWS));
+            (0..count)
+                .map(|_| Band::new(context))
+                .collect::<Result<_, _>>()?
+        } else {
+            Vec::new()
+        };
         let plan = Self {
             params: params.clone(),
             size: *size,
             map_len: reserved.map_len,
             kernels,
+            cut,
+            bands,
             left_census: arena.buffer(reserved.left_census)?,
             right_census: arena.buffer(reserved.right_census)?,
             p2_of_step: arena.buffer(reserved.p2_of_step)?,
@@ -319,84 +376,183 @@ impl Plan {
         right: &DeviceBuffer<u8>,
         mark: &mut impl FnMut(&'static str) -> Result<(), GpuError>,
     ) -> Result<(), GpuError> {
+        let height = self.size.height;
+        if self.bands.is_empty() {
+            self.census(stream, left, right, 0..height)?;
+            mark("census")?;
+            self.costs(stream, 0..height)?;
+            mark("costs")?;
+            self.paths(stream, 0..height, true)?;
+        } else {
+            let rows = height
+                .div_ceil(self.bands.len())
+                .next_multiple_of(BAND_ROWS);
+            for (first, band) in (0..height).step_by(rows).zip(&self.bands) {
+                let rows = first..(first + rows).min(height);
+                self.census(stream, left, right, rows.clone())?;
+                self.costs(stream, rows.clone())?;
+                stream.record(&band.begin)?;
+                band.stream.wait(&band.begin)?;
+                self.paths(&band.stream, rows, false)?;
+                band.stream.record(&band.end)?;
+            }
+            self.steep_paths(stream)?;
+            for (_, band) in (0..height).step_by(rows).zip(&self.bands) {
+                stream.wait(&band.end)?;
+            }
+        }
+        mark("paths")?;
+        self.winners(stream)?;
+        mark("winners")
+    }
+
+    /// Census words and the P2 of steps of some rows, of which the first is a multiple of
+    /// [`BAND_ROWS`].
+    fn census(
+        &self,
+        stream: &Stream,
+        left: &DeviceBuffer<u8>,
+        right: &DeviceBuffer<u8>,
+        rows: Range<usize>,
+    ) -> Result<(), GpuError> {
         let Size { width, height } = self.size;
         let (w, h) = (width as u32, height as u32);
-        let d = usize::from(self.params.disparities);
-        let volume_len = self.cost.len() as u64;
-        let mask = self
-            .mask
-            .as_ref()
-            .map_or(DevicePtr::NULL, DeviceBuffer::ptr);
-        let p2 = self.p2.slice(guard(self.size)..self.p2.len())?;
         self.kernels.census.launch(
             stream,
-            LaunchShape::new([w.div_ceil(128), h.div_ceil(8), 2], [256, 1, 1]),
+            LaunchShape::new(
+                [w.div_ceil(128), rows.len().div_ceil(BAND_ROWS) as u32, 2],
+                [256, 1, 1],
+            ),
             &(
                 left.ptr(),
                 right.ptr(),
                 self.left_census.ptr(),
                 self.right_census.ptr(),
                 self.p2_of_step.ptr(),
-                p2.ptr(),
+                self.p2_maps()?.ptr(),
                 self.map_len as u64,
                 w,
                 h,
                 maps(&self.params) as u32,
                 self.params.p1.into(),
+                rows.start as u32,
             ),
-        )?;
-        mark("census")?;
+        )
+    }
+
+    /// The maps of P2, from their first pixel on.
+    fn p2_maps(&self) -> Result<DeviceBuffer<u32>, GpuError> {
+        self.p2.slice(guard(self.size)..self.p2.len())
+    }
+
+    /// The costs of some rows.
+    fn costs(&self, stream: &Stream, rows: Range<usize>) -> Result<(), GpuError> {
+        let width = self.size.width;
+        let pixels = rows.start * width..rows.end * width;
+        let first = pixels.start * usize::from(self.params.disparities);
+        let mask = match &self.mask {
+            Some(mask) => mask.slice(pixels.clone())?.ptr(),
+            None => DevicePtr::NULL,
+        };
+        let w = width as u32;
         self.kernels.costs.launch(
             stream,
-            LaunchShape::new([w.div_ceil(256), h, 1], [128, 1, 1]),
+            LaunchShape::new([w.div_ceil(256), rows.len() as u32, 1], [128, 1, 1]),
             &(
-                self.left_census.ptr(),
-                self.right_census.ptr(),
+                self.left_census.slice(pixels.clone())?.ptr(),
+                self.right_census.slice(pixels)?.ptr(),
                 mask,
-                self.cost.ptr(),
+                self.cost.slice(first..self.cost.len())?.ptr(),
                 w,
             ),
-        )?;
-        mark("costs")?;
-        let chains = PATH_THREADS * LANE_DISPARITIES / d;
-        let (row_blocks, column_blocks) = (height.div_ceil(chains), width.div_ceil(chains));
-        let blocks = 2 * row_blocks + (usize::from(self.params.paths) - 2) * column_blocks;
+        )
+    }
+
+    /// The paths along some rows; where `all`, all paths.
+    fn paths(&self, stream: &Stream, rows: Range<usize>, all: bool) -> Result<(), GpuError> {
+        let steep = if all { self.steep_blocks() } else { (0, 0) };
+        let row_blocks = rows.len().div_ceil(self.chains());
+        self.launch_paths(stream, rows, row_blocks, steep)
+    }
+
+    /// The paths along columns and diagonals.
+    fn steep_paths(&self, stream: &Stream) -> Result<(), GpuError> {
+        self.launch_paths(stream, 0..self.size.height, 0, self.steep_blocks())
+    }
+
+    /// Paths that a block has.
+    fn chains(&self) -> usize {
+        PATH_THREADS * LANE_DISPARITIES / usize::from(self.params.disparities)
+    }
+
+    /// Blocks of each direction along columns, and along diagonals.
+    fn steep_blocks(&self) -> (usize, usize) {
+        let Size { width, height } = self.size;
+        let diagonals = match (self.params.paths, self.cut.slanted) {
+            (4, _) => 0,
+            (_, false) => width,
+            (_, true) => width + height - 1,
+        };
+        let of = |paths: usize| paths.div_ceil(self.chains());
+        (of(width), of(diagonals))
+    }
+
+    fn launch_paths(
+        &self,
+        stream: &Stream,
+        rows: Range<usize>,
+        row_blocks: usize,
+        (column_blocks, diagonal_blocks): (usize, usize),
+    ) -> Result<(), GpuError> {
+        let width = self.size.width;
+        let pixel = rows.start * width;
+        let first = pixel * usize::from(self.params.disparities);
+        let maps = self.p2_maps()?;
+        let blocks = 2 * row_blocks + 2 * column_blocks + 4 * diagonal_blocks;
         self.kernels.paths.launch(
             stream,
             LaunchShape::linear(blocks as u32, PATH_THREADS as u32),
             &(
-                self.cost.ptr(),
-                self.paths.ptr(),
-                volume_len,
-                p2.ptr(),
+                self.cost.slice(first..self.cost.len())?.ptr(),
+                self.paths.slice(first..self.paths.len())?.ptr(),
+                self.cost.len() as u64,
+                maps.slice(pixel..maps.len())?.ptr(),
                 self.map_len as u64,
-                w,
-                h,
+                width as u32,
+                rows.len() as u32,
                 self.params.p1.into(),
                 row_blocks as u32,
                 column_blocks as u32,
+                diagonal_blocks as u32,
             ),
-        )?;
-        mark("paths")?;
+        )
+    }
+
+    fn winners(&self, stream: &Stream) -> Result<(), GpuError> {
+        let Size { width, height } = self.size;
+        let mask = self
+            .mask
+            .as_ref()
+            .map_or(DevicePtr::NULL, DeviceBuffer::ptr);
+        let d = usize::from(self.params.disparities);
         self.kernels.winners.launch(
             stream,
-            LaunchShape::linear(h, 256).with_shared(winner_shared(d)),
+            LaunchShape::linear(height as u32, 256).with_shared(winner_shared(d)),
             &(WinnerArguments {
                 paths: self.paths.ptr(),
-                volume_len,
+                volume_len: self.cost.len() as u64,
                 mask,
                 winners: self.winners.ptr(),
                 best: self.best.ptr(),
                 right: self.right.ptr(),
-                width: w,
+                width: width as u32,
                 uniqueness: self.params.uniqueness_percent.into(),
                 left_right: self.params.left_right.into(),
                 left_right_max: self.params.left_right_max_px.into(),
                 subpixel: self.params.subpixel.into(),
                 reserved: 0,
             },),
-        )?;
-        mark("winners")
+        )
     }
 
     /// Median to the end.
@@ -484,36 +640,40 @@ fn gaps_shared(width: u32) -> u32 {
     4 * width.div_ceil(32) + 2 * width
 }
 
-fn kernels(
-    context: &Context,
-    params: &Params,
-    size: Size,
-    shape: PathShape,
-) -> Result<Kernels, GpuError> {
+fn kernels(context: &Context, params: &Params, size: Size, cut: Cut) -> Result<Kernels, GpuError> {
     let matching = Module::load(context, "stereo")?;
     let winners = Module::load(context, "stereo_winners")?;
     let filters = Module::load(context, "stereo_filters")?;
     let (costs, paths, winner) = match params.disparities {
         64 => (
             "stereo_costs_64",
-            ["stereo_paths_64_4_8", "stereo_paths_64_4_2"],
+            [
+                ["stereo_paths_64_4_8", "stereo_paths_64_4_2"],
+                ["stereo_slanted_64_4_8", "stereo_slanted_64_4_2"],
+            ],
             ["stereo_winners_64_4", "stereo_winners_64_8"],
         ),
         128 => (
             "stereo_costs_128",
-            ["stereo_paths_128_4_8", "stereo_paths_128_4_2"],
+            [
+                ["stereo_paths_128_4_8", "stereo_paths_128_4_2"],
+                ["stereo_slanted_128_4_8", "stereo_slanted_128_4_2"],
+            ],
             ["stereo_winners_128_4", "stereo_winners_128_8"],
         ),
         _ => (
             "stereo_costs_256",
-            ["stereo_paths_256_4_8", "stereo_paths_256_4_2"],
+            [
+                ["stereo_paths_256_4_8", "stereo_paths_256_4_2"],
+                ["stereo_slanted_256_4_8", "stereo_slanted_256_4_2"],
+            ],
             ["stereo_winners_256_4", "stereo_winners_256_8"],
         ),
     };
     let kernels = Kernels {
         census: matching.function("stereo_census")?,
         costs: matching.function(costs)?,
-        paths: matching.function(paths[shape as usize])?,
+        paths: matching.function(paths[usize::from(cut.slanted)][cut.reads as usize])?,
         winners: winners.function(winner[usize::from(params.paths == 8)])?,
         median: filters.function("stereo_median")?,
         speckle_runs: filters.function("stereo_speckle_runs")?,
