@@ -44,22 +44,22 @@ fn noise(size: Size) -> [Vec<u8>; 2] {
 /// The ways to cut the work that are asked for, by name.
 fn cuts(which: Option<&str>, sms: u32) -> Vec<(&'static str, cuda::Cut)> {
     let own = cuda::Cut::of_sms(sms);
-    let with = |slanted, bands| cuda::Cut {
+    let with = |slanted, cost_pixels, apart, early| cuda::Cut {
         slanted,
-        bands,
+        cost_pixels,
+        apart,
+        early,
         ..own
     };
     match which {
         None => vec![("as chosen", own)],
-        Some("old") => vec![("old", with(false, 1))],
-        Some("new") => vec![("new", with(true, 4))],
+        Some("old") => vec![("old", with(false, 256, false, false))],
+        Some("new") => vec![("new", with(true, 512, true, true))],
         Some(_) => vec![
-            ("old", with(false, 1)),
-            ("slanted", with(true, 1)),
-            ("slanted, 2 bands", with(true, 2)),
-            ("slanted, 4 bands", with(true, 4)),
-            ("slanted, 6 bands", with(true, 6)),
-            ("slanted, 10 bands", with(true, 10)),
+            ("old", with(false, 256, false, false)),
+            ("slanted, early", with(true, 256, false, true)),
+            ("slanted, apart, wide", with(true, 512, true, false)),
+            ("slanted, both, wide", with(true, 512, true, true)),
         ],
     }
 }

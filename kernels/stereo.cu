@@ -24,16 +24,16 @@ __device__ inline u32 shifted(const u32 *words, int shift) {
 // Words of both images (blockIdx.z: 0 left, 1 right): which bit is which pair is nobody's
 // concern, so four pixels share their instructions. For the left one besides P2 - P1 of each step
 // along a path, as pairs, by the predecessor: (-1, 0), (0, -1), (-1, -1), (1, -1); `maps` of them,
-// `map_len` apart. Blocks of 256 for 128 x 8 pixels, from `first_row` on.
+// `map_len` apart. Blocks of 256 for 128 x 8 pixels.
 extern "C" __global__ void __launch_bounds__(256)
     stereo_census(const u8 *left, const u8 *right, u32 *left_census, u32 *right_census, const u8 *p2_of_step, u32 *p2,
-                  std::uint64_t map_len, u32 width, u32 height, u32 maps, u32 p1, u32 first_row) {
+                  std::uint64_t map_len, u32 width, u32 height, u32 maps, u32 p1) {
     __shared__ u32 tile[CENSUS_ROWS][CENSUS_WORDS];
     __shared__ u8 table[256];
     const u8 *image = blockIdx.z == 0 ? left : right;
     u32 *census = blockIdx.z == 0 ? left_census : right_census;
     const int w = static_cast<int>(width), h = static_cast<int>(height);
-    const int x0 = static_cast<int>(blockIdx.x) * CENSUS_WIDTH, y0 = static_cast<int>(first_row + blockIdx.y * CENSUS_HEIGHT);
+    const int x0 = static_cast<int>(blockIdx.x) * CENSUS_WIDTH, y0 = static_cast<int>(blockIdx.y) * CENSUS_HEIGHT;
     const int thread = static_cast<int>(threadIdx.x);
     table[thread] = p2_of_step[thread];
     for (int i = thread; i < CENSUS_ROWS * CENSUS_WORDS; i += 256) {
@@ -88,8 +88,8 @@ extern "C" __global__ void __launch_bounds__(256)
 
 namespace {
 
-// Pixels of a row that a block of 128 threads takes.
-constexpr int COST_PIXELS = 256, COST_THREADS = 128;
+// A block takes PIXELS of a row.
+constexpr int COST_THREADS = 128;
 
 #if __CUDA_ARCH__ >= 800
 // The bit of a census word that is always 0, for it holds 31.
@@ -104,31 +104,43 @@ constexpr int FREE_BIT = 24;
 // A warp takes every second pixel (so that whole words come out) of 128, 16 pixels x 8 right
 // words a product: of row r and column n the disparity is 2 (r + K) + n, K multiples of 4. Columns
 // of the disparities from D/2 up belong to the same rows' other halves of words.
-template <int D>
+template <int D, int PIXELS>
 __device__ inline void costs(const u32 *left, const u32 *right, const u8 *mask, u8 *volume, u32 width) {
     constexpr int CHAIN = D / 2, GROUPS = CHAIN / 8 + 4, SPANS = D == 256 ? 1 : 2;
     constexpr int COLUMNS = GROUPS + CHAIN / 8 + 4 * (SPANS - 1);
     // Words of a pixel in `staged`: no two lanes then meet in a bank.
     constexpr int PITCH = D / 4 + 3;
     // For each right pixel the two words of each of the four lanes that share a column.
-    __shared__ __align__(16) u32 columns[(COST_PIXELS + D + 2) * 8];
+    __shared__ __align__(16) u32 columns[(PIXELS + D + 2) * 8];
     __shared__ u32 staged[COST_THREADS / 32][16 * PITCH];
     // Left words with the free bit; 0 outside and where masked.
-    __shared__ u32 lefts[COST_PIXELS];
-    const int w = static_cast<int>(width), x0 = static_cast<int>(blockIdx.x) * COST_PIXELS;
+    __shared__ u32 lefts[PIXELS];
+    const int w = static_cast<int>(width), x0 = static_cast<int>(blockIdx.x) * PIXELS;
     const std::size_t start = static_cast<std::size_t>(blockIdx.y) * width;
-    const int first_column = x0 - D;
-    for (int i = static_cast<int>(threadIdx.x); i < COST_PIXELS; i += COST_THREADS) {
-        const bool used = x0 + i < w && (mask == nullptr || mask[start + x0 + i] != 0);
-        lefts[i] = used ? left[start + x0 + i] | 1u << FREE_BIT : 0;
+    const int first_column = x0 - D, thread = static_cast<int>(threadIdx.x);
+    // All that is read, before any of it is needed.
+    constexpr int RIGHTS = PIXELS + D + 2, LEFT_ROUNDS = PIXELS / COST_THREADS;
+    constexpr int ROUNDS = (RIGHTS + COST_THREADS - 1) / COST_THREADS;
+    u32 rights[ROUNDS], left_words[LEFT_ROUNDS];
+#pragma unroll
+    for (int n = 0; n < ROUNDS; n++) {
+        const int x = first_column + n * COST_THREADS + thread;
+        rights[n] = x >= 0 && x < w ? right[start + x] : 0;
     }
-    constexpr int RIGHTS = COST_PIXELS + D + 2;
-#pragma unroll 2
-    for (int n = 0; n < (RIGHTS + COST_THREADS - 1) / COST_THREADS; n++) {
-        const int i = n * COST_THREADS + static_cast<int>(threadIdx.x), x = first_column + i;
+#pragma unroll
+    for (int n = 0; n < LEFT_ROUNDS; n++) {
+        const int x = x0 + n * COST_THREADS + thread;
+        const bool used = x < w && (mask == nullptr || mask[start + x] != 0);
+        left_words[n] = used ? left[start + x] | 1u << FREE_BIT : 0;
+    }
+#pragma unroll
+    for (int n = 0; n < LEFT_ROUNDS; n++) lefts[n * COST_THREADS + thread] = left_words[n];
+#pragma unroll
+    for (int n = 0; n < ROUNDS; n++) {
+        const int i = n * COST_THREADS + thread, x = first_column + i;
         if (i >= RIGHTS) break;
         const bool inside = x >= 0 && x < w;
-        const u32 word = inside ? right[start + x] : 0;
+        const u32 word = rights[n];
         const u32 bits = inside ? static_cast<u32>(__popc(word)) : OUTSIDE_COST;
         Words<4> four[2];
 #pragma unroll
@@ -136,21 +148,24 @@ __device__ inline void costs(const u32 *left, const u32 *right, const u8 *mask, 
             const u32 bytes = inside ? (word >> t & 0x01010101u) * 254 + 0x01010101u : 0;
             four[t % 4 / 2].word[t % 2 * 2 + t / 4] = t == FREE_BIT % 8 ? (bytes & 0x00ffffffu) | bits << 24 : bytes;
         }
-        store_words(columns + 8 * i, four[0]);
-        store_words(columns + 8 * i + 4, four[1]);
+        // Every two fours of pixels have their halves the other way round: pixels side by side
+        // then store to different banks.
+        store_words(columns + 8 * i + (i & 4), four[0]);
+        store_words(columns + 8 * i + (4 - (i & 4)), four[1]);
     }
     __syncthreads();
     const int lane = lane_id(), g = lane / 4, t = lane % 4, odd = warp_id() % 2;
-    const int segment = warp_id() / 2 * (COST_PIXELS / 2);
+    // The column of lane group g, whose number's bit 2 says how its halves lie.
+    const u32 *own_column = columns + (odd - g) * 8 + (2 * t ^ ((odd - g) & 4));
     u32 *own = staged[warp_id()];
     u32 *words = own + g * (PITCH + 1) + t;
-    for (int begin = segment; begin < segment + COST_PIXELS / 2; begin += 32 * SPANS) {
+    for (int begin = warp_id() / 2 * 32 * SPANS; begin < PIXELS; begin += 64 * SPANS) {
         if (x0 + begin >= w) return;
         // Column i * 8 + n is the right pixel begin + odd + 32 SPANS - (i * 8 + n).
         Words<2> column[COLUMNS];
 #pragma unroll
         for (int i = 0; i < COLUMNS; i++)
-            column[i] = load_words<2>(columns + (D + begin + odd + 32 * SPANS - 8 * i - g) * 8 + 2 * t);
+            column[i] = load_words<2>(own_column + (D + begin + 32 * SPANS - 8 * i) * 8);
 #pragma unroll
         for (int span = 0; span < SPANS; span++) {
             const int x_first = x0 + begin + 32 * span + odd;
@@ -205,23 +220,23 @@ __device__ inline void costs(const u32 *left, const u32 *right, const u8 *mask, 
 }
 #else
 // The volume of costs: a thread has 16 disparities of 4 pixels side by side.
-template <int D>
+template <int D, int PIXELS>
 __device__ inline void costs(const u32 *left, const u32 *right, const u8 *mask, u8 *volume, u32 width) {
-    constexpr int LANES = D / 16, PIXELS = 4, TILE = COST_THREADS / LANES * PIXELS, CHAIN = D / 2;
-    __shared__ u32 row[COST_PIXELS + D];
-    const int w = static_cast<int>(width), x0 = static_cast<int>(blockIdx.x) * COST_PIXELS;
+    constexpr int LANES = D / 16, SIDE = 4, TILE = COST_THREADS / LANES * SIDE, CHAIN = D / 2;
+    __shared__ u32 row[PIXELS + D];
+    const int w = static_cast<int>(width), x0 = static_cast<int>(blockIdx.x) * PIXELS;
     const std::size_t start = static_cast<std::size_t>(blockIdx.y) * width;
-    for (int i = static_cast<int>(threadIdx.x); i < COST_PIXELS + D; i += COST_THREADS) {
+    for (int i = static_cast<int>(threadIdx.x); i < PIXELS + D; i += COST_THREADS) {
         const int x = x0 - D + i;
         row[i] = x >= 0 && x < w ? right[start + x] : 0;
     }
     __syncthreads();
     const int lane = static_cast<int>(threadIdx.x) % LANES;
-    for (int tile = 0; tile < COST_PIXELS; tile += TILE) {
-        const int local = tile + static_cast<int>(threadIdx.x) / LANES * PIXELS;
+    for (int tile = 0; tile < PIXELS; tile += TILE) {
+        const int local = tile + static_cast<int>(threadIdx.x) / LANES * SIDE;
         // Right words of disparities d from 8 lane + 7 at the first pixel to 8 lane at the last.
         const int first = D + local - 8 * lane - 7;
-        constexpr int N = PIXELS + 7;
+        constexpr int N = SIDE + 7;
         u32 low[N], high[N];
 #pragma unroll
         for (int i = 0; i < N; i++) {
@@ -229,7 +244,7 @@ __device__ inline void costs(const u32 *left, const u32 *right, const u8 *mask, 
             high[i] = row[first + i - CHAIN];
         }
 #pragma unroll
-        for (int p = 0; p < PIXELS; p++) {
+        for (int p = 0; p < SIDE; p++) {
             const int x = x0 + local + p;
             if (x >= w) return;
             const u32 own = left[start + x];
@@ -258,15 +273,18 @@ __device__ inline void costs(const u32 *left, const u32 *right, const u8 *mask, 
 
 }  // namespace
 
-// Blocks of 128 for 256 pixels of a row. The mask may be null.
-#define COSTS(D)                                                                                                     \
+// Blocks of 128 for PIXELS of a row. The mask may be null.
+#define COSTS(D, PIXELS)                                                                                             \
     extern "C" __global__ void __launch_bounds__(COST_THREADS, D == 256 ? 2 : D == 128 ? 6 : 5)                      \
-        stereo_costs_##D(const u32 *left, const u32 *right, const u8 *mask, u8 *volume, u32 width) {                 \
-        costs<D>(left, right, mask, volume, width);                                                                  \
+        stereo_costs_##D##_##PIXELS(const u32 *left, const u32 *right, const u8 *mask, u8 *volume, u32 width) {      \
+        costs<D, PIXELS>(left, right, mask, volume, width);                                                          \
     }
-COSTS(64)
-COSTS(128)
-COSTS(256)
+COSTS(64, 256)
+COSTS(64, 512)
+COSTS(128, 256)
+COSTS(128, 512)
+COSTS(256, 256)
+COSTS(256, 512)
 
 namespace {
 
@@ -462,7 +480,7 @@ __device__ inline void run(const Route &route, u32 p1) {
 
 // All directions in one launch, the rows first since they take longest: `row_blocks` blocks for
 // each of the two directions along rows, `column_blocks` for each of the two along columns, then
-// `diagonal_blocks` for each of the others. Any of them may be 0, for a launch of its own. Volume r
+// `diagonal_blocks` for each of the others. Volume r
 // of `paths` (`volume_len` bytes apart) is that of Params::directions()[r]. `p2` is the first map,
 // `map_len` from the next; there is room for a row and two pixels before and behind each.
 template <int D, int N, int BATCH, Kind DIAGONALS>

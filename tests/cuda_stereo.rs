@@ -80,20 +80,21 @@ fn on_cpu(
     out
 }
 
-/// The ways to cut the work; bands more and less than there are rows for.
-fn cuts() -> [cuda::Cut; 5] {
+/// Ways to cut the work: each way of each step.
+fn cuts() -> [cuda::Cut; 4] {
     use cuda::PathShape::{Deep, Dense};
     [
-        (Deep, false, 1),
-        (Dense, false, 1),
-        (Deep, true, 3),
-        (Dense, true, 1),
-        (Dense, true, 8),
+        (Deep, false, 256, false, false),
+        (Dense, true, 512, true, false),
+        (Deep, true, 512, false, true),
+        (Dense, false, 256, true, true),
     ]
-    .map(|(reads, slanted, bands)| cuda::Cut {
+    .map(|(reads, slanted, cost_pixels, apart, early)| cuda::Cut {
         reads,
         slanted,
-        bands,
+        cost_pixels,
+        apart,
+        early,
     })
 }
 

@@ -6,13 +6,11 @@
 //! sums the paths up and finds winners and right disparities on the way; filters a pixel a thread.
 //! Whatever depends on the frame is in device memory; [`Plan::enqueue`] only gives work to the
 //! stream and can be captured.
-use std::ops::Range;
-
 use super::{Params, ParamsError};
 use crate::{
     cuda::{
-        Arena, ArenaLayout, Context, DeviceBuffer, DevicePtr, Event, Function, GpuError,
-        LaunchShape, Module, Priority, Slot, Stream,
+        Arena, ArenaLayout, Context, DeviceBuffer, DevicePtr, Function, GpuError, LaunchShape,
+        Module, Slot, Stream,
     },
     device_struct,
     frame::{DISPARITY_ONE, Image, Mask, Size},
@@ -133,7 +131,7 @@ type P32 = DevicePtr<u32>;
     reason = "the parameters of the kernels, in their order"
 )]
 struct Kernels {
-    census: Function<(P8, P8, P32, P32, P8, P32, u64, u32, u32, u32, u32, u32)>,
+    census: Function<(P8, P8, P32, P32, P8, P32, u64, u32, u32, u32, u32)>,
     costs: Function<(P32, P32, P8, P8, u32)>,
     paths: Function<(P8, P8, u64, P32, u64, u32, u32, u32, u32, u32, u32)>,
     winners: Function<(WinnerArguments,)>,
@@ -176,44 +174,30 @@ pub struct Cut {
     pub reads: PathShape,
     /// Diagonals from border to border, and not around the image's sides.
     pub slanted: bool,
-    /// Bands of rows whose census and costs follow one another while the paths along the rows of
-    /// those before are under way; 1: one step after the other.
-    pub bands: usize,
+    /// Pixels of a block of the costs: 256 or 512.
+    pub cost_pixels: u32,
+    /// A warp of its own for the winners of what the others have found.
+    pub apart: bool,
+    /// With 4 paths, winners that load what is next as soon as there is room for it.
+    pub early: bool,
 }
 
 impl Cut {
     /// The best for so many multiprocessors.
     pub fn of_sms(sms: u32) -> Self {
+        let reads = PathShape::of_sms(sms);
         Self {
-            reads: PathShape::of_sms(sms),
-            slanted: false,
-            bands: 1,
+            reads,
+            slanted: reads == PathShape::Dense,
+            cost_pixels: 256,
+            apart: false,
+            early: false,
         }
-    }
-}
-
-/// The streams of the bands: each waits for its band's costs and is waited for by the winners.
-struct Band {
-    stream: Stream,
-    begin: Event,
-    end: Event,
-}
-
-impl Band {
-    fn new(context: &Context) -> Result<Self, GpuError> {
-        Ok(Self {
-            stream: Stream::new(context, Priority::High)?,
-            begin: Event::for_order(context, false)?,
-            end: Event::for_order(context, false)?,
-        })
     }
 }
 
 /// Disparities of a lane of a path.
 const LANE_DISPARITIES: usize = 16;
-
-/// The rows of a band are a multiple of this: those of a block of the census.
-const BAND_ROWS: usize = 8;
 
 /// Threads of a block of paths.
 const PATH_THREADS: usize = 64;
@@ -225,7 +209,6 @@ pub struct Plan {
     map_len: usize,
     kernels: Kernels,
     cut: Cut,
-    bands: Vec<Band>,
     left_census: DeviceBuffer<u32>,
     right_census: DeviceBuffer<u32>,
     p2_of_step: DeviceBuffer<u8>,
@@ -283,21 +266,12 @@ impl Plan {
             return Err(ParamsError::MaskSize { found, expected }.into());
         }
         let kernels = kernels(context, params, *size, cut)?;
-        let bands = if cut.bands > 1 {
-            let count = cut.bands.min(size.height.div_ceil(BAND_ROWS));
-            (0..count)
-                .map(|_| Band::new(context))
-                .collect::<Result<_, _>>()?
-        } else {
-            Vec::new()
-        };
         let plan = Self {
             params: params.clone(),
             size: *size,
             map_len: reserved.map_len,
             kernels,
             cut,
-            bands,
             left_census: arena.buffer(reserved.left_census)?,
             right_census: arena.buffer(reserved.right_census)?,
             p2_of_step: arena.buffer(reserved.p2_of_step)?,
@@ -376,183 +350,92 @@ impl Plan {
         right: &DeviceBuffer<u8>,
         mark: &mut impl FnMut(&'static str) -> Result<(), GpuError>,
     ) -> Result<(), GpuError> {
-        let height = self.size.height;
-        if self.bands.is_empty() {
-            self.census(stream, left, right, 0..height)?;
-            mark("census")?;
-            self.costs(stream, 0..height)?;
-            mark("costs")?;
-            self.paths(stream, 0..height, true)?;
-        } else {
-            let rows = height
-                .div_ceil(self.bands.len())
-                .next_multiple_of(BAND_ROWS);
-            for (first, band) in (0..height).step_by(rows).zip(&self.bands) {
-                let rows = first..(first + rows).min(height);
-                self.census(stream, left, right, rows.clone())?;
-                self.costs(stream, rows.clone())?;
-                stream.record(&band.begin)?;
-                band.stream.wait(&band.begin)?;
-                self.paths(&band.stream, rows, false)?;
-                band.stream.record(&band.end)?;
-            }
-            self.steep_paths(stream)?;
-            for (_, band) in (0..height).step_by(rows).zip(&self.bands) {
-                stream.wait(&band.end)?;
-            }
-        }
-        mark("paths")?;
-        self.winners(stream)?;
-        mark("winners")
-    }
-
-    /// Census words and the P2 of steps of some rows, of which the first is a multiple of
-    /// [`BAND_ROWS`].
-    fn census(
-        &self,
-        stream: &Stream,
-        left: &DeviceBuffer<u8>,
-        right: &DeviceBuffer<u8>,
-        rows: Range<usize>,
-    ) -> Result<(), GpuError> {
         let Size { width, height } = self.size;
         let (w, h) = (width as u32, height as u32);
+        let d = usize::from(self.params.disparities);
+        let volume_len = self.cost.len() as u64;
+        let mask = self
+            .mask
+            .as_ref()
+            .map_or(DevicePtr::NULL, DeviceBuffer::ptr);
+        let p2 = self.p2.slice(guard(self.size)..self.p2.len())?;
         self.kernels.census.launch(
             stream,
-            LaunchShape::new(
-                [w.div_ceil(128), rows.len().div_ceil(BAND_ROWS) as u32, 2],
-                [256, 1, 1],
-            ),
+            LaunchShape::new([w.div_ceil(128), h.div_ceil(8), 2], [256, 1, 1]),
             &(
                 left.ptr(),
                 right.ptr(),
                 self.left_census.ptr(),
                 self.right_census.ptr(),
                 self.p2_of_step.ptr(),
-                self.p2_maps()?.ptr(),
+                p2.ptr(),
                 self.map_len as u64,
                 w,
                 h,
                 maps(&self.params) as u32,
                 self.params.p1.into(),
-                rows.start as u32,
             ),
-        )
-    }
-
-    /// The maps of P2, from their first pixel on.
-    fn p2_maps(&self) -> Result<DeviceBuffer<u32>, GpuError> {
-        self.p2.slice(guard(self.size)..self.p2.len())
-    }
-
-    /// The costs of some rows.
-    fn costs(&self, stream: &Stream, rows: Range<usize>) -> Result<(), GpuError> {
-        let width = self.size.width;
-        let pixels = rows.start * width..rows.end * width;
-        let first = pixels.start * usize::from(self.params.disparities);
-        let mask = match &self.mask {
-            Some(mask) => mask.slice(pixels.clone())?.ptr(),
-            None => DevicePtr::NULL,
-        };
-        let w = width as u32;
+        )?;
+        mark("census")?;
         self.kernels.costs.launch(
             stream,
-            LaunchShape::new([w.div_ceil(256), rows.len() as u32, 1], [128, 1, 1]),
+            LaunchShape::new([w.div_ceil(self.cut.cost_pixels), h, 1], [128, 1, 1]),
             &(
-                self.left_census.slice(pixels.clone())?.ptr(),
-                self.right_census.slice(pixels)?.ptr(),
+                self.left_census.ptr(),
+                self.right_census.ptr(),
                 mask,
-                self.cost.slice(first..self.cost.len())?.ptr(),
+                self.cost.ptr(),
                 w,
             ),
-        )
-    }
-
-    /// The paths along some rows; where `all`, all paths.
-    fn paths(&self, stream: &Stream, rows: Range<usize>, all: bool) -> Result<(), GpuError> {
-        let steep = if all { self.steep_blocks() } else { (0, 0) };
-        let row_blocks = rows.len().div_ceil(self.chains());
-        self.launch_paths(stream, rows, row_blocks, steep)
-    }
-
-    /// The paths along columns and diagonals.
-    fn steep_paths(&self, stream: &Stream) -> Result<(), GpuError> {
-        self.launch_paths(stream, 0..self.size.height, 0, self.steep_blocks())
-    }
-
-    /// Paths that a block has.
-    fn chains(&self) -> usize {
-        PATH_THREADS * LANE_DISPARITIES / usize::from(self.params.disparities)
-    }
-
-    /// Blocks of each direction along columns, and along diagonals.
-    fn steep_blocks(&self) -> (usize, usize) {
-        let Size { width, height } = self.size;
+        )?;
+        mark("costs")?;
         let diagonals = match (self.params.paths, self.cut.slanted) {
             (4, _) => 0,
             (_, false) => width,
             (_, true) => width + height - 1,
         };
-        let of = |paths: usize| paths.div_ceil(self.chains());
-        (of(width), of(diagonals))
-    }
-
-    fn launch_paths(
-        &self,
-        stream: &Stream,
-        rows: Range<usize>,
-        row_blocks: usize,
-        (column_blocks, diagonal_blocks): (usize, usize),
-    ) -> Result<(), GpuError> {
-        let width = self.size.width;
-        let pixel = rows.start * width;
-        let first = pixel * usize::from(self.params.disparities);
-        let maps = self.p2_maps()?;
+        let chains = PATH_THREADS * LANE_DISPARITIES / d;
+        let [row_blocks, column_blocks, diagonal_blocks] =
+            [height, width, diagonals].map(|paths| paths.div_ceil(chains));
         let blocks = 2 * row_blocks + 2 * column_blocks + 4 * diagonal_blocks;
         self.kernels.paths.launch(
             stream,
             LaunchShape::linear(blocks as u32, PATH_THREADS as u32),
             &(
-                self.cost.slice(first..self.cost.len())?.ptr(),
-                self.paths.slice(first..self.paths.len())?.ptr(),
-                self.cost.len() as u64,
-                maps.slice(pixel..maps.len())?.ptr(),
+                self.cost.ptr(),
+                self.paths.ptr(),
+                volume_len,
+                p2.ptr(),
                 self.map_len as u64,
-                width as u32,
-                rows.len() as u32,
+                w,
+                h,
                 self.params.p1.into(),
                 row_blocks as u32,
                 column_blocks as u32,
                 diagonal_blocks as u32,
             ),
-        )
-    }
-
-    fn winners(&self, stream: &Stream) -> Result<(), GpuError> {
-        let Size { width, height } = self.size;
-        let mask = self
-            .mask
-            .as_ref()
-            .map_or(DevicePtr::NULL, DeviceBuffer::ptr);
-        let d = usize::from(self.params.disparities);
+        )?;
+        mark("paths")?;
+        let threads = if self.cut.apart { 288 } else { 256 };
         self.kernels.winners.launch(
             stream,
-            LaunchShape::linear(height as u32, 256).with_shared(winner_shared(d)),
+            LaunchShape::linear(h, threads).with_shared(winner_shared(d)),
             &(WinnerArguments {
                 paths: self.paths.ptr(),
-                volume_len: self.cost.len() as u64,
+                volume_len,
                 mask,
                 winners: self.winners.ptr(),
                 best: self.best.ptr(),
                 right: self.right.ptr(),
-                width: width as u32,
+                width: w,
                 uniqueness: self.params.uniqueness_percent.into(),
                 left_right: self.params.left_right.into(),
                 left_right_max: self.params.left_right_max_px.into(),
                 subpixel: self.params.subpixel.into(),
                 reserved: 0,
             },),
-        )
+        )?;
+        mark("winners")
     }
 
     /// Median to the end.
@@ -646,35 +529,53 @@ fn kernels(context: &Context, params: &Params, size: Size, cut: Cut) -> Result<K
     let filters = Module::load(context, "stereo_filters")?;
     let (costs, paths, winner) = match params.disparities {
         64 => (
-            "stereo_costs_64",
+            ["stereo_costs_64_256", "stereo_costs_64_512"],
             [
                 ["stereo_paths_64_4_8", "stereo_paths_64_4_2"],
                 ["stereo_slanted_64_4_8", "stereo_slanted_64_4_2"],
             ],
-            ["stereo_winners_64_4", "stereo_winners_64_8"],
+            [
+                ["stereo_winners_64_4", "stereo_winners_64_8"],
+                ["stereo_winners_early_64_4", "stereo_winners_64_8"],
+                ["stereo_winners_apart_64_4", "stereo_winners_apart_64_8"],
+                ["stereo_winners_both_64_4", "stereo_winners_apart_64_8"],
+            ],
         ),
         128 => (
-            "stereo_costs_128",
+            ["stereo_costs_128_256", "stereo_costs_128_512"],
             [
                 ["stereo_paths_128_4_8", "stereo_paths_128_4_2"],
                 ["stereo_slanted_128_4_8", "stereo_slanted_128_4_2"],
             ],
-            ["stereo_winners_128_4", "stereo_winners_128_8"],
+            [
+                ["stereo_winners_128_4", "stereo_winners_128_8"],
+                ["stereo_winners_early_128_4", "stereo_winners_128_8"],
+                ["stereo_winners_apart_128_4", "stereo_winners_apart_128_8"],
+                ["stereo_winners_both_128_4", "stereo_winners_apart_128_8"],
+            ],
         ),
         _ => (
-            "stereo_costs_256",
+            ["stereo_costs_256_256", "stereo_costs_256_512"],
             [
                 ["stereo_paths_256_4_8", "stereo_paths_256_4_2"],
                 ["stereo_slanted_256_4_8", "stereo_slanted_256_4_2"],
             ],
-            ["stereo_winners_256_4", "stereo_winners_256_8"],
+            [
+                ["stereo_winners_256_4", "stereo_winners_256_8"],
+                ["stereo_winners_early_256_4", "stereo_winners_256_8"],
+                ["stereo_winners_apart_256_4", "stereo_winners_apart_256_8"],
+                ["stereo_winners_both_256_4", "stereo_winners_apart_256_8"],
+            ],
         ),
     };
     let kernels = Kernels {
         census: matching.function("stereo_census")?,
-        costs: matching.function(costs)?,
+        costs: matching.function(costs[usize::from(cut.cost_pixels == 512)])?,
         paths: matching.function(paths[usize::from(cut.slanted)][cut.reads as usize])?,
-        winners: winners.function(winner[usize::from(params.paths == 8)])?,
+        winners: winners.function(
+            winner[2 * usize::from(cut.apart) + usize::from(cut.early)]
+                [usize::from(params.paths == 8)],
+        )?,
         median: filters.function("stereo_median")?,
         speckle_runs: filters.function("stereo_speckle_runs")?,
         speckle_join: filters.function("stereo_speckle_join")?,
