@@ -41,6 +41,40 @@ fn noise(size: Size) -> [Vec<u8>; 2] {
     [0, 7919].map(|salt| (0..size.area()).map(|i| pixel(i * 31 + salt)).collect())
 }
 
+/// GB/s of a kernel that reads memory, and of one that copies it (bytes read and written).
+fn bandwidth(context: &Context, stream: &Stream) -> Result<[f32; 2], GpuError> {
+    const WORDS: usize = 1 << 26;
+    let read = Module::load(context, "selftest")?
+        .function::<(DevicePtr<u32>, DevicePtr<u32>, u64)>("selftest_bandwidth")?;
+    let mut layout = ArenaLayout::new();
+    let slots = ["from", "to"].map(|name| layout.reserve::<u32>(name, WORDS));
+    let arena = Arena::new(context, "bandwidth", layout)?;
+    let [from, to] = [arena.buffer(slots[0])?, arena.buffer(slots[1])?];
+    stream.fill(&from, 0u32)?;
+    let (start, end) = (Event::new(context)?, Event::new(context)?);
+    let mut best = [0f32; 2];
+    for (copies, best) in best.iter_mut().enumerate() {
+        let to = if copies == 1 {
+            to.ptr()
+        } else {
+            DevicePtr::NULL
+        };
+        for _ in 0..20 {
+            stream.record(&start)?;
+            read.launch(
+                stream,
+                LaunchShape::linear(8 * context.sms(), 256),
+                &(from.ptr(), to, WORDS as u64 / 4),
+            )?;
+            stream.record(&end)?;
+            stream.synchronize()?;
+            let bytes = (4 * WORDS * (1 + copies)) as f32;
+            *best = best.max(bytes / end.microseconds_since(&start)? / 1000.0);
+        }
+    }
+    Ok(best)
+}
+
 /// The ways to cut the work that are asked for, by name.
 fn cuts(which: Option<&str>, sms: u32) -> Vec<(&'static str, cuda::Cut)> {
     let own = cuda::Cut::of_sms(sms);
@@ -86,6 +120,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let stream = Stream::new(&context, Priority::High)?;
     println!("{}, {} SMs in use", context.device(), context.sms());
+    let [reads, copies] = bandwidth(&context, &stream)?;
+    println!("memory: {reads:.0} GB/s read, {copies:.0} GB/s copied (both ways)");
     let mut sizes = vec![Size::new(1280, 480), Size::new(1024, 768)];
     if arguments.iter().any(|a| a == "--full") {
         sizes.extend([
