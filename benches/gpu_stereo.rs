@@ -1,5 +1,6 @@
 //! What the stereo stage takes on a GPU:
-//! `gpu_stereo [--sms N] [--launches N] [--shape N] [--full] [--size WxH] [--input street|noise]`.
+//! `gpu_stereo [--sms N] [--launches N] [--variant old|new|all] [--full] [--size WxH]
+//! [--input street|noise]`; `--variant`: ways to cut the work, beside the plan's own choice.
 //! Times between events around and inside the launch of a graph, in microseconds; a line for
 //! people and one of JSON for each size, input and number of paths.
 use std::rc::Rc;
@@ -40,6 +41,63 @@ fn noise(size: Size) -> [Vec<u8>; 2] {
     [0, 7919].map(|salt| (0..size.area()).map(|i| pixel(i * 31 + salt)).collect())
 }
 
+/// GB/s of a kernel that reads memory, and of one that copies it (bytes read and written).
+fn bandwidth(context: &Context, stream: &Stream) -> Result<[f32; 2], GpuError> {
+    const WORDS: usize = 1 << 26;
+    let read = Module::load(context, "selftest")?
+        .function::<(DevicePtr<u32>, DevicePtr<u32>, u64)>("selftest_bandwidth")?;
+    let mut layout = ArenaLayout::new();
+    let slots = ["from", "to"].map(|name| layout.reserve::<u32>(name, WORDS));
+    let arena = Arena::new(context, "bandwidth", layout)?;
+    let [from, to] = [arena.buffer(slots[0])?, arena.buffer(slots[1])?];
+    stream.fill(&from, 0u32)?;
+    let (start, end) = (Event::new(context)?, Event::new(context)?);
+    let mut best = [0f32; 2];
+    for (copies, best) in best.iter_mut().enumerate() {
+        let to = if copies == 1 {
+            to.ptr()
+        } else {
+            DevicePtr::NULL
+        };
+        for _ in 0..20 {
+            stream.record(&start)?;
+            read.launch(
+                stream,
+                LaunchShape::linear(8 * context.sms(), 256),
+                &(from.ptr(), to, WORDS as u64 / 4),
+            )?;
+            stream.record(&end)?;
+            stream.synchronize()?;
+            let bytes = (4 * WORDS * (1 + copies)) as f32;
+            *best = best.max(bytes / end.microseconds_since(&start)? / 1000.0);
+        }
+    }
+    Ok(best)
+}
+
+/// The ways to cut the work that are asked for, by name.
+fn cuts(which: Option<&str>, sms: u32) -> Vec<(&'static str, cuda::Cut)> {
+    let own = cuda::Cut::of_sms(sms);
+    let with = |slanted, cost_pixels, apart, early| cuda::Cut {
+        slanted,
+        cost_pixels,
+        apart,
+        early,
+        ..own
+    };
+    match which {
+        None => vec![("as chosen", own)],
+        Some("old") => vec![("old", with(false, 256, false, false))],
+        Some("new") => vec![("new", with(true, 512, true, true))],
+        Some(_) => vec![
+            ("old", with(false, 256, false, false)),
+            ("slanted, early", with(true, 256, false, true)),
+            ("slanted, apart, wide", with(true, 512, true, false)),
+            ("slanted, both, wide", with(true, 512, true, true)),
+        ],
+    }
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let text = |key: &str| {
@@ -62,6 +120,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let stream = Stream::new(&context, Priority::High)?;
     println!("{}, {} SMs in use", context.device(), context.sms());
+    let [reads, copies] = bandwidth(&context, &stream)?;
+    println!("memory: {reads:.0} GB/s read, {copies:.0} GB/s copied (both ways)");
     let mut sizes = vec![Size::new(1280, 480), Size::new(1024, 768)];
     if arguments.iter().any(|a| a == "--full") {
         sizes.extend([
@@ -74,6 +134,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if let Some((w, h)) = text("--size").and_then(|s| s.split_once('x')) {
         sizes = vec![Size::new(w.parse()?, h.parse()?)];
     }
+    let cuts = cuts(text("--variant"), context.sms());
     for size in sizes {
         for input in ["street", "noise"] {
             if text("--input").is_some_and(|only| only != input) {
@@ -84,7 +145,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             } else {
                 noise(size)
             };
-            for paths in [4, 8] {
+            for (paths, (name, cut)) in [4, 8]
+                .into_iter()
+                .flat_map(|paths| cuts.iter().map(move |cut| (paths, *cut)))
+            {
                 if input == "noise" && paths == 8 {
                     continue;
                 }
@@ -98,17 +162,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let out = layout.reserve::<u16>("disparity", size.area());
                 let bytes = layout.bytes();
                 let arena = Arena::new(&context, "stereo", layout)?;
-                let plan = match number("--shape") {
-                    Some(shape) => cuda::Plan::with_shape(
-                        &context,
-                        &stream,
-                        &arena,
-                        &reserved,
-                        None,
-                        cuda::PathShape::ALL[shape as usize % cuda::PathShape::ALL.len()],
-                    )?,
-                    None => cuda::Plan::new(&context, &stream, &arena, &reserved, None)?,
-                };
+                let plan = cuda::Plan::with_cut(&context, &stream, &arena, &reserved, None, cut)?;
                 let [left, right] = [arena.buffer(buffers[0])?, arena.buffer(buffers[1])?];
                 stream.upload(&images[0], &left)?;
                 stream.upload(&images[1], &right)?;
@@ -153,10 +207,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 }
                 let (median, p99) = summary(&mut all);
                 let mut line =
-                    format!("{size} {input} {paths} paths: {median:.0} us, p99 {p99:.0};");
+                    format!("{size} {input} {paths} paths, {name}: {median:.0} us, p99 {p99:.0};");
                 let mut json = serde_json::json!({
                     "bench": "gpu_stereo", "gpu": context.device().name, "sms": context.sms(),
                     "width": size.width, "height": size.height, "input": input, "paths": paths,
+                    "variant": name, "cut": cut,
                     "disparities": params.disparities, "launches": launches, "device_bytes": bytes,
                     "median_us": median, "p99_us": p99,
                 });

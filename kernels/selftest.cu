@@ -90,3 +90,22 @@ extern "C" __global__ void selftest_shared(std::uint32_t *numbers, std::uint32_t
 
 // Writes where nothing is: loses the context.
 extern "C" __global__ void selftest_fault(std::uint32_t *numbers, std::uint64_t offset) { numbers[offset] = 1; }
+
+// How fast memory is: reads `count` fours of words, and copies them where `to` is not null. What is
+// read has an effect that never happens, so that it is read.
+extern "C" __global__ void __launch_bounds__(256) selftest_bandwidth(const uint4 *from, uint4 *to, std::uint64_t count) {
+    constexpr int TOGETHER = 8;
+    const std::uint64_t stride = static_cast<std::uint64_t>(gridDim.x) * blockDim.x;
+    std::uint32_t all = 0;
+    for (std::uint64_t i = global_index(); i + (TOGETHER - 1) * stride < count; i += TOGETHER * stride) {
+        uint4 words[TOGETHER];
+#pragma unroll
+        for (int n = 0; n < TOGETHER; ++n) words[n] = from[i + n * stride];
+#pragma unroll
+        for (int n = 0; n < TOGETHER; ++n) {
+            if (to != nullptr) to[i + n * stride] = words[n];
+            all |= words[n].x ^ words[n].y ^ words[n].z ^ words[n].w;
+        }
+    }
+    if (all == 0x12345678u) asm volatile("trap;");
+}

@@ -88,8 +88,8 @@ extern "C" __global__ void __launch_bounds__(256)
 
 namespace {
 
-// Pixels of a row that a block of 128 threads takes.
-constexpr int COST_PIXELS = 256, COST_THREADS = 128;
+// A block takes PIXELS of a row.
+constexpr int COST_THREADS = 128;
 
 #if __CUDA_ARCH__ >= 800
 // The bit of a census word that is always 0, for it holds 31.
@@ -104,31 +104,43 @@ constexpr int FREE_BIT = 24;
 // A warp takes every second pixel (so that whole words come out) of 128, 16 pixels x 8 right
 // words a product: of row r and column n the disparity is 2 (r + K) + n, K multiples of 4. Columns
 // of the disparities from D/2 up belong to the same rows' other halves of words.
-template <int D>
+template <int D, int PIXELS>
 __device__ inline void costs(const u32 *left, const u32 *right, const u8 *mask, u8 *volume, u32 width) {
     constexpr int CHAIN = D / 2, GROUPS = CHAIN / 8 + 4, SPANS = D == 256 ? 1 : 2;
     constexpr int COLUMNS = GROUPS + CHAIN / 8 + 4 * (SPANS - 1);
     // Words of a pixel in `staged`: no two lanes then meet in a bank.
     constexpr int PITCH = D / 4 + 3;
     // For each right pixel the two words of each of the four lanes that share a column.
-    __shared__ __align__(16) u32 columns[(COST_PIXELS + D + 2) * 8];
+    __shared__ __align__(16) u32 columns[(PIXELS + D + 2) * 8];
     __shared__ u32 staged[COST_THREADS / 32][16 * PITCH];
     // Left words with the free bit; 0 outside and where masked.
-    __shared__ u32 lefts[COST_PIXELS];
-    const int w = static_cast<int>(width), x0 = static_cast<int>(blockIdx.x) * COST_PIXELS;
+    __shared__ u32 lefts[PIXELS];
+    const int w = static_cast<int>(width), x0 = static_cast<int>(blockIdx.x) * PIXELS;
     const std::size_t start = static_cast<std::size_t>(blockIdx.y) * width;
-    const int first_column = x0 - D;
-    for (int i = static_cast<int>(threadIdx.x); i < COST_PIXELS; i += COST_THREADS) {
-        const bool used = x0 + i < w && (mask == nullptr || mask[start + x0 + i] != 0);
-        lefts[i] = used ? left[start + x0 + i] | 1u << FREE_BIT : 0;
+    const int first_column = x0 - D, thread = static_cast<int>(threadIdx.x);
+    // All that is read, before any of it is needed.
+    constexpr int RIGHTS = PIXELS + D + 2, LEFT_ROUNDS = PIXELS / COST_THREADS;
+    constexpr int ROUNDS = (RIGHTS + COST_THREADS - 1) / COST_THREADS;
+    u32 rights[ROUNDS], left_words[LEFT_ROUNDS];
+#pragma unroll
+    for (int n = 0; n < ROUNDS; n++) {
+        const int x = first_column + n * COST_THREADS + thread;
+        rights[n] = x >= 0 && x < w ? right[start + x] : 0;
     }
-    constexpr int RIGHTS = COST_PIXELS + D + 2;
-#pragma unroll 2
-    for (int n = 0; n < (RIGHTS + COST_THREADS - 1) / COST_THREADS; n++) {
-        const int i = n * COST_THREADS + static_cast<int>(threadIdx.x), x = first_column + i;
+#pragma unroll
+    for (int n = 0; n < LEFT_ROUNDS; n++) {
+        const int x = x0 + n * COST_THREADS + thread;
+        const bool used = x < w && (mask == nullptr || mask[start + x] != 0);
+        left_words[n] = used ? left[start + x] | 1u << FREE_BIT : 0;
+    }
+#pragma unroll
+    for (int n = 0; n < LEFT_ROUNDS; n++) lefts[n * COST_THREADS + thread] = left_words[n];
+#pragma unroll
+    for (int n = 0; n < ROUNDS; n++) {
+        const int i = n * COST_THREADS + thread, x = first_column + i;
         if (i >= RIGHTS) break;
         const bool inside = x >= 0 && x < w;
-        const u32 word = inside ? right[start + x] : 0;
+        const u32 word = rights[n];
         const u32 bits = inside ? static_cast<u32>(__popc(word)) : OUTSIDE_COST;
         Words<4> four[2];
 #pragma unroll
@@ -136,21 +148,24 @@ __device__ inline void costs(const u32 *left, const u32 *right, const u8 *mask, 
             const u32 bytes = inside ? (word >> t & 0x01010101u) * 254 + 0x01010101u : 0;
             four[t % 4 / 2].word[t % 2 * 2 + t / 4] = t == FREE_BIT % 8 ? (bytes & 0x00ffffffu) | bits << 24 : bytes;
         }
-        store_words(columns + 8 * i, four[0]);
-        store_words(columns + 8 * i + 4, four[1]);
+        // Every two fours of pixels have their halves the other way round: pixels side by side
+        // then store to different banks.
+        store_words(columns + 8 * i + (i & 4), four[0]);
+        store_words(columns + 8 * i + (4 - (i & 4)), four[1]);
     }
     __syncthreads();
     const int lane = lane_id(), g = lane / 4, t = lane % 4, odd = warp_id() % 2;
-    const int segment = warp_id() / 2 * (COST_PIXELS / 2);
+    // The column of lane group g, whose number's bit 2 says how its halves lie.
+    const u32 *own_column = columns + (odd - g) * 8 + (2 * t ^ ((odd - g) & 4));
     u32 *own = staged[warp_id()];
     u32 *words = own + g * (PITCH + 1) + t;
-    for (int begin = segment; begin < segment + COST_PIXELS / 2; begin += 32 * SPANS) {
+    for (int begin = warp_id() / 2 * 32 * SPANS; begin < PIXELS; begin += 64 * SPANS) {
         if (x0 + begin >= w) return;
         // Column i * 8 + n is the right pixel begin + odd + 32 SPANS - (i * 8 + n).
         Words<2> column[COLUMNS];
 #pragma unroll
         for (int i = 0; i < COLUMNS; i++)
-            column[i] = load_words<2>(columns + (D + begin + odd + 32 * SPANS - 8 * i - g) * 8 + 2 * t);
+            column[i] = load_words<2>(own_column + (D + begin + 32 * SPANS - 8 * i) * 8);
 #pragma unroll
         for (int span = 0; span < SPANS; span++) {
             const int x_first = x0 + begin + 32 * span + odd;
@@ -205,23 +220,23 @@ __device__ inline void costs(const u32 *left, const u32 *right, const u8 *mask, 
 }
 #else
 // The volume of costs: a thread has 16 disparities of 4 pixels side by side.
-template <int D>
+template <int D, int PIXELS>
 __device__ inline void costs(const u32 *left, const u32 *right, const u8 *mask, u8 *volume, u32 width) {
-    constexpr int LANES = D / 16, PIXELS = 4, TILE = COST_THREADS / LANES * PIXELS, CHAIN = D / 2;
-    __shared__ u32 row[COST_PIXELS + D];
-    const int w = static_cast<int>(width), x0 = static_cast<int>(blockIdx.x) * COST_PIXELS;
+    constexpr int LANES = D / 16, SIDE = 4, TILE = COST_THREADS / LANES * SIDE, CHAIN = D / 2;
+    __shared__ u32 row[PIXELS + D];
+    const int w = static_cast<int>(width), x0 = static_cast<int>(blockIdx.x) * PIXELS;
     const std::size_t start = static_cast<std::size_t>(blockIdx.y) * width;
-    for (int i = static_cast<int>(threadIdx.x); i < COST_PIXELS + D; i += COST_THREADS) {
+    for (int i = static_cast<int>(threadIdx.x); i < PIXELS + D; i += COST_THREADS) {
         const int x = x0 - D + i;
         row[i] = x >= 0 && x < w ? right[start + x] : 0;
     }
     __syncthreads();
     const int lane = static_cast<int>(threadIdx.x) % LANES;
-    for (int tile = 0; tile < COST_PIXELS; tile += TILE) {
-        const int local = tile + static_cast<int>(threadIdx.x) / LANES * PIXELS;
+    for (int tile = 0; tile < PIXELS; tile += TILE) {
+        const int local = tile + static_cast<int>(threadIdx.x) / LANES * SIDE;
         // Right words of disparities d from 8 lane + 7 at the first pixel to 8 lane at the last.
         const int first = D + local - 8 * lane - 7;
-        constexpr int N = PIXELS + 7;
+        constexpr int N = SIDE + 7;
         u32 low[N], high[N];
 #pragma unroll
         for (int i = 0; i < N; i++) {
@@ -229,7 +244,7 @@ __device__ inline void costs(const u32 *left, const u32 *right, const u8 *mask, 
             high[i] = row[first + i - CHAIN];
         }
 #pragma unroll
-        for (int p = 0; p < PIXELS; p++) {
+        for (int p = 0; p < SIDE; p++) {
             const int x = x0 + local + p;
             if (x >= w) return;
             const u32 own = left[start + x];
@@ -258,22 +273,32 @@ __device__ inline void costs(const u32 *left, const u32 *right, const u8 *mask, 
 
 }  // namespace
 
-// Blocks of 128 for 256 pixels of a row. The mask may be null.
-#define COSTS(D)                                                                                                     \
+// Blocks of 128 for PIXELS of a row. The mask may be null.
+#define COSTS(D, PIXELS)                                                                                             \
     extern "C" __global__ void __launch_bounds__(COST_THREADS, D == 256 ? 2 : D == 128 ? 6 : 5)                      \
-        stereo_costs_##D(const u32 *left, const u32 *right, const u8 *mask, u8 *volume, u32 width) {                 \
-        costs<D>(left, right, mask, volume, width);                                                                  \
+        stereo_costs_##D##_##PIXELS(const u32 *left, const u32 *right, const u8 *mask, u8 *volume, u32 width) {      \
+        costs<D, PIXELS>(left, right, mask, volume, width);                                                          \
     }
-COSTS(64)
-COSTS(128)
-COSTS(256)
+COSTS(64, 256)
+COSTS(64, 512)
+COSTS(128, 256)
+COSTS(128, 512)
+COSTS(256, 256)
+COSTS(256, 512)
 
 namespace {
 
 constexpr int PATH_THREADS = 64;
 
-// Where a path goes. Chains along columns and diagonals start on one row, one a column; a
-// diagonal that leaves the image comes back at the other side as a new path.
+// How a path meets the image's borders.
+//   STRAIGHT  it lies in it from end to end
+//   WRAPS     a diagonal that leaves it comes back at the other side as a new path
+//   SLANTED   a diagonal of its own from border to border; those of a warp come and go one after
+//             the other
+enum Kind { STRAIGHT, WRAPS, SLANTED };
+
+// Where a path goes. Chains along columns and diagonals start on one row, one a column; a slanted
+// one may begin and end outside.
 struct Route {
     const u8 *cost;
     u8 *out;
@@ -287,6 +312,8 @@ struct Route {
     std::ptrdiff_t step;
     int pixels;
     int width;
+    // SLANTED: the first of its pixels that is in the image, and the first that no longer is.
+    int enters, leaves;
     bool writes;
 };
 
@@ -315,7 +342,7 @@ __device__ inline u32 least_of_lanes(u32 least) {
 // One path. D / 4 / N lanes have N words each. BATCH pixels are read at once, one batch ahead of
 // what is worked on: batches, because a warp can't wait for many loads one by one. (Through
 // shared memory, copied ahead, it is no faster on many multiprocessors and much slower on few.)
-template <int D, int N, int BATCH, bool WRAPS>
+template <int D, int N, int BATCH, Kind KIND>
 __device__ inline void run(const Route &route, u32 p1) {
     constexpr int LANES = D / 4 / N;
     const int lane = lane_id() % LANES;
@@ -329,9 +356,18 @@ __device__ inline void run(const Route &route, u32 p1) {
         Words<N> cost[BATCH];
         u32 limit[BATCH];
     };
-    const u8 *cost = route.cost + route.start * D + 4 * N * lane;
-    const u32 *p2 = route.p2 + route.start;
-    u8 *out = route.out + route.start * D + 4 * N * lane;
+    // SLANTED: when the first of the warp's paths is in the image, all, not all, and none.
+    int i = 0, all = 0, some = route.pixels, none = route.pixels;
+    if (KIND == SLANTED) {
+        i = warp_min(route.enters);
+        all = -warp_min(-route.enters);
+        some = warp_min(route.leaves);
+        none = -warp_min(-route.leaves);
+    }
+    const std::ptrdiff_t start = route.start + (KIND == SLANTED ? i * route.step : 0);
+    const u8 *cost = route.cost + start * D + 4 * N * lane;
+    const u32 *p2 = route.p2 + start;
+    u8 *out = route.out + start * D + 4 * N * lane;
     const std::ptrdiff_t stride = route.step * D;
     int x_read = route.x, x = route.x;
     // The column of the next pixel; whether the path ends at the border before it.
@@ -347,7 +383,7 @@ __device__ inline void run(const Route &route, u32 p1) {
         limit = *p2;
         cost += stride;
         p2 += route.step;
-        if (WRAPS && turns(x_read)) {
+        if (KIND == WRAPS && turns(x_read)) {
             cost -= back * D;
             p2 -= back;
         }
@@ -361,7 +397,7 @@ __device__ inline void run(const Route &route, u32 p1) {
 #pragma unroll
     for (int i = 0; i < N; i++) path.word[i] = 0;
 
-    auto advance = [&](const Words<N> &costs, u32 limit) {
+    auto advance = [&](const Words<N> &costs, u32 limit, bool writes) {
         u32 a[N], b[N];
 #pragma unroll
         for (int i = 0; i < N; i++) {
@@ -386,9 +422,9 @@ __device__ inline void run(const Route &route, u32 p1) {
             // Each byte stays a byte, so the word's sum is the bytes' sums.
             path.word[i] = (costs.word[i] - least_of_each * one) * one + bytes_of(m_a, m_b, PACK);
         }
-        if (route.writes) store_words(out, path);
+        if (writes) store_words(out, path);
         out += stride;
-        if (WRAPS && turns(x)) {
+        if (KIND == WRAPS && turns(x)) {
             out -= back * D;
 #pragma unroll
             for (int i = 0; i < N; i++) path.word[i] = 0;
@@ -396,10 +432,32 @@ __device__ inline void run(const Route &route, u32 p1) {
     };
     auto work = [&](const Batch &batch) {
 #pragma unroll
-        for (int i = 0; i < BATCH; i++) advance(batch.cost[i], batch.limit[i]);
+        for (int i = 0; i < BATCH; i++) advance(batch.cost[i], batch.limit[i], route.writes);
     };
 
-    int left = route.pixels;
+    // Where some paths are in the image and others not.
+    auto slant = [&](int end) {
+        for (; i < end; i++) {
+            const bool inside = i >= route.enters && i < route.leaves;
+            Words<N> costs;
+            u32 limit = 0;
+#pragma unroll
+            for (int n = 0; n < N; n++) costs.word[n] = 0;
+            if (inside) {
+                costs = load_words<N>(cost);
+                limit = *p2;
+            }
+            cost += stride;
+            p2 += route.step;
+            advance(costs, limit, inside && route.writes);
+#pragma unroll
+            for (int n = 0; n < N; n++) path.word[n] = inside ? path.word[n] : 0;
+        }
+    };
+    if (KIND == SLANTED) slant(min(all, none));
+
+    int left = some - i;
+    if (KIND == SLANTED) i = max(i, some);
     if (left >= 2 * BATCH) {
         Batch first, second;
         read(first);
@@ -415,17 +473,19 @@ __device__ inline void run(const Route &route, u32 p1) {
         Words<N> costs;
         u32 limit;
         read_one(costs, limit);
-        advance(costs, limit);
+        advance(costs, limit, route.writes);
     }
+    if (KIND == SLANTED) slant(none);
 }
 
 // All directions in one launch, the rows first since they take longest: `row_blocks` blocks for
-// each of the two directions along rows, then `column_blocks` for each of the others. Volume r
+// each of the two directions along rows, `column_blocks` for each of the two along columns, then
+// `diagonal_blocks` for each of the others. Volume r
 // of `paths` (`volume_len` bytes apart) is that of Params::directions()[r]. `p2` is the first map,
 // `map_len` from the next; there is room for a row and two pixels before and behind each.
-template <int D, int N, int BATCH>
+template <int D, int N, int BATCH, Kind DIAGONALS>
 __device__ inline void paths(const u8 *cost, u8 *out, std::uint64_t volume_len, const u32 *p2, std::uint64_t map_len,
-                             u32 width, u32 height, u32 p1, u32 row_blocks, u32 column_blocks) {
+                             u32 width, u32 height, u32 p1, u32 row_blocks, u32 column_blocks, u32 diagonal_blocks) {
     constexpr int LANES = D / 4 / N;
     const int w = static_cast<int>(width), h = static_cast<int>(height);
     const int per_block = static_cast<int>(blockDim.x) / LANES, in_block = static_cast<int>(threadIdx.x) / LANES;
@@ -445,49 +505,64 @@ __device__ inline void paths(const u8 *cost, u8 *out, std::uint64_t volume_len, 
         route.writes = chain < h;
         if (against) {
             route.step = -1;
-            run<D, N, BATCH, false>(route, p1);
+            run<D, N, BATCH, STRAIGHT>(route, p1);
         } else {
             route.step = 1;
-            run<D, N, BATCH, false>(route, p1);
+            run<D, N, BATCH, STRAIGHT>(route, p1);
         }
         return;
     }
-    const int block = static_cast<int>(blockIdx.x - 2 * row_blocks);
-    const int direction = 2 + block / static_cast<int>(column_blocks);
-    const int chain = block % static_cast<int>(column_blocks) * per_block + in_block;
+    u32 block = blockIdx.x - 2 * row_blocks;
+    const bool slanted = block >= 2 * column_blocks;
+    if (slanted) block -= 2 * column_blocks;
+    const u32 blocks = slanted ? diagonal_blocks : column_blocks;
+    const int direction = (slanted ? 4 : 2) + static_cast<int>(block / blocks);
+    const int chain = static_cast<int>(block % blocks) * per_block + in_block;
     // (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1)
     const int dy = direction == 3 || direction >= 6 ? -1 : 1;
     const int dx = direction < 4 ? 0 : direction % 2 == 0 ? 1 : -1;
     // The map of the predecessor above; against it, the step's P2 is the predecessor's own.
     const int map = direction < 4 ? 1 : dx == dy ? 2 : 3;
-    route.x = min(chain, w - 1);
+    // Slanted paths begin at the columns from 1 - h on, or up to w + h - 2.
+    const int chains = slanted && DIAGONALS == SLANTED ? w + h - 1 : w;
+    const int column = min(chain, chains - 1) - (DIAGONALS == SLANTED && dx > 0 ? h - 1 : 0);
+    route.x = column;
     route.step = static_cast<std::ptrdiff_t>(dy) * w + dx;
-    route.start = (dy > 0 ? 0 : static_cast<std::ptrdiff_t>(h - 1) * w) + route.x;
+    route.start = (dy > 0 ? 0 : static_cast<std::ptrdiff_t>(h - 1) * w) + column;
+    route.enters = max(dx > 0 ? -column : column - w + 1, 0);
+    route.leaves = min(dx > 0 ? w - column : column + 1, h);
     route.out = out + direction * volume_len;
     route.p2 = p2 + map * map_len - (dy > 0 ? 0 : route.step);
     route.dx = dx;
     route.pixels = h;
-    route.writes = chain < w;
-    if (direction < 4)
-        run<D, N, BATCH, false>(route, p1);
+    route.writes = chain < chains;
+    if (!slanted)
+        run<D, N, BATCH, STRAIGHT>(route, p1);
     else
-        run<D, N, BATCH, true>(route, p1);
+        run<D, N, BATCH, DIAGONALS>(route, p1);
 }
 
 }  // namespace
 
 // Blocks of 64. Which is fastest depends on how many multiprocessors there are: long batches hide
 // more latency, short ones leave registers for more warps.
-#define PATHS(D, N, BATCH)                                                                                           \
+#define PATHS(NAME, DIAGONALS, D, N, BATCH)                                                                          \
     extern "C" __global__ void __launch_bounds__(PATH_THREADS)                                                       \
-        stereo_paths_##D##_##N##_##BATCH(const u8 *cost, u8 *out, std::uint64_t volume_len, const u32 *p2,           \
-                                         std::uint64_t map_len, u32 width, u32 height, u32 p1, u32 row_blocks,       \
-                                         u32 column_blocks) {                                                        \
-        paths<D, N, BATCH>(cost, out, volume_len, p2, map_len, width, height, p1, row_blocks, column_blocks);        \
+        stereo_##NAME##_##D##_##N##_##BATCH(const u8 *cost, u8 *out, std::uint64_t volume_len, const u32 *p2,        \
+                                            std::uint64_t map_len, u32 width, u32 height, u32 p1, u32 row_blocks,    \
+                                            u32 column_blocks, u32 diagonal_blocks) {                                \
+        paths<D, N, BATCH, DIAGONALS>(cost, out, volume_len, p2, map_len, width, height, p1, row_blocks,             \
+                                      column_blocks, diagonal_blocks);                                               \
     }
-PATHS(64, 4, 8)
-PATHS(64, 4, 2)
-PATHS(128, 4, 8)
-PATHS(128, 4, 2)
-PATHS(256, 4, 8)
-PATHS(256, 4, 2)
+PATHS(paths, WRAPS, 64, 4, 8)
+PATHS(paths, WRAPS, 64, 4, 2)
+PATHS(paths, WRAPS, 128, 4, 8)
+PATHS(paths, WRAPS, 128, 4, 2)
+PATHS(paths, WRAPS, 256, 4, 8)
+PATHS(paths, WRAPS, 256, 4, 2)
+PATHS(slanted, SLANTED, 64, 4, 8)
+PATHS(slanted, SLANTED, 64, 4, 2)
+PATHS(slanted, SLANTED, 128, 4, 8)
+PATHS(slanted, SLANTED, 128, 4, 2)
+PATHS(slanted, SLANTED, 256, 4, 8)
+PATHS(slanted, SLANTED, 256, 4, 2)

@@ -101,7 +101,10 @@ __device__ inline u32 kept(u32 value) {
     return value;
 }
 
-template <int D, int PATHS>
+// Where APART a ninth warp works out winners and right disparities from what the other eight have
+// found in the tile before; else each of the eight in turn. Where EARLY what is summed up is at once
+// replaced by what the next tile needs; else all is loaded behind the sums.
+template <int D, int PATHS, bool APART, bool EARLY>
 __device__ inline void winners(const Arguments &to) {
     using T = Tile<D>;
     constexpr u32 PIXELS = T::PIXELS, PARTS = T::PARTS, CHAIN = T::CHAIN, RING = T::RING, STRIDE = T::STRIDE;
@@ -133,7 +136,9 @@ __device__ inline void winners(const Arguments &to) {
         }
         from += PIXELS * D;
     };
-    load(pixel);
+    // Whether this thread sums up and searches.
+    const bool works = !APART || thread < 256;
+    if (works) load(pixel);
     // Of a search.
     const bool left_side = thread < 128;
     const u32 which = thread % 128 / PARTS, part = thread % PARTS;
@@ -147,18 +152,26 @@ __device__ inline void winners(const Arguments &to) {
     // Each round: keys of a tile, its least, and what the round before found.
     for (u32 tile = 0; tile <= tiles; tile++) {
         const u32 x0 = tile * PIXELS, parity = tile % 2 * FOUND, last_parity = FOUND - parity;
-        if (tile < tiles) {
+        if (works && tile < tiles) {
             const u32 x = x0 + pixel;
             Words<4> keys[WORDS / 2];
+            // The whole word's sum is A + 256 B, and A alone fits.
+            u32 sums[WORDS] = {}, sums_b[WORDS] = {};
+            const u8 *path = from;
+#pragma unroll
+            for (int r = 0; r < PATHS; r++) {
+#pragma unroll
+                for (u32 n = 0; n < WORDS; n++) {
+                    sums[n] += next[r].word[n];
+                    sums_b[n] += bytes_of(next[r].word[n], 0, 0x4341);
+                }
+                if (EARLY && x + PIXELS < w) next[r] = load_words<WORDS>(path);
+                path += to.volume_len;
+            }
+            if (EARLY) from += PIXELS * D;
 #pragma unroll
             for (u32 n = 0; n < WORDS; n++) {
-                // The whole word's sum is A + 256 B, and A alone fits.
-                u32 all = 0, b = 0;
-#pragma unroll
-                for (int r = 0; r < PATHS; r++) {
-                    all += next[r].word[n];
-                    b += bytes_of(next[r].word[n], 0, 0x4341);
-                }
+                const u32 all = sums[n], b = sums_b[n];
                 // Two words side by side are of the same step: PARTS is even.
                 const u32 step = own_step + 2 * n / PARTS * 0x00010001u;
                 keys[n / 2].word[2 * n & 3] = all * 16 + step - b * 4096;
@@ -173,7 +186,7 @@ __device__ inline void winners(const Arguments &to) {
             if (base < PIXELS * STRIDE * 4)
 #pragma unroll
                 for (u32 n = 0; n < WORDS / 2; n++) write_shared(own_words[n] + base + RING_END, keys[n]);
-            load(x + PIXELS);
+            if (!EARLY) load(x + PIXELS);
         }
         __syncthreads();
 
@@ -194,7 +207,7 @@ __device__ inline void winners(const Arguments &to) {
                 write_shared(slot + parity, first);
                 write_shared(slot + parity + 2 * FOUND, second);
             }
-        } else if (to.left_right && tile < tiles) {
+        } else if (works && to.left_right && tile < tiles) {
             // Right pixels k whose words have just become complete, from k = x0 - CHAIN + 1 on.
             // (What is found for a k < 0 is not looked at.)
             u32 least = 0xffffffffu;
@@ -214,10 +227,9 @@ __device__ inline void winners(const Arguments &to) {
         base = base + TILE_BYTES < RING_END ? base + TILE_BYTES : 0;
         if (tile == 0 || lane_id() >= static_cast<int>(PIXELS)) continue;
         const u32 local = lane_id();
-        if (warp_id() == static_cast<int>(tile % 8)) {
+        const u32 x = x0 - PIXELS + local;
+        if (warp_id() == (APART ? 8 : static_cast<int>(tile % 8)) && x < w) {
             // The winners of the tile before.
-            const u32 x = x0 - PIXELS + local;
-            if (x >= w) continue;
             const u32 found = ring + T::FIRST + last_parity + 4 * local;
             u32 first[PARTS], low[PARTS], high[PARTS], least_low = 0xffffffffu, least_high = 0xffffffffu;
 #pragma unroll
@@ -257,10 +269,9 @@ __device__ inline void winners(const Arguments &to) {
             }
             to.winners[row + x] = value;
             to.best[row + x] = static_cast<u8>(d);
-        } else if (to.left_right && warp_id() == static_cast<int>((tile + 4) % 8)) {
+        }
+        if (to.left_right && warp_id() == (APART ? 8 : static_cast<int>((tile + 4) % 8)) && x + 1 >= CHAIN) {
             // The right pixels of the tile before.
-            const u32 x = x0 - PIXELS + local;
-            if (x + 1 < CHAIN) continue;
             const u32 k = x + 1 - CHAIN;
             const u32 found = ring + T::RIGHT + last_parity + 4 * local;
             u32 low = 0xffffffffu, high = 0xffffffffu;
@@ -282,7 +293,7 @@ __device__ inline void winners(const Arguments &to) {
     if (!to.left_right) return;
     // The left-right check: the whole row of both images is there.
     __syncthreads();
-    for (u32 x = thread; x < w; x += 256) {
+    for (u32 x = thread; x < w; x += blockDim.x) {
         if (to.winners[row + x] == INVALID) continue;
         const u32 d = to.best[row + x], other = to.right[row + x - d];
         if (other == INVALID || (other > d ? other - d : d - other) > to.left_right_max) to.winners[row + x] = INVALID;
@@ -291,15 +302,27 @@ __device__ inline void winners(const Arguments &to) {
 
 }  // namespace
 
-// Blocks of 256, one for each row; dynamic shared memory as the host's table says. BLOCKS of them
-// on a multiprocessor, so that some work while others wait at their barrier.
-#define WINNERS(D, PATHS, BLOCKS)                                                                                    \
-    extern "C" __global__ void __launch_bounds__(256, BLOCKS) stereo_winners_##D##_##PATHS(Arguments to) {           \
-        winners<D, PATHS>(to);                                                                                       \
+// Blocks of 256 (`apart`: 288), one for each row; dynamic shared memory as the host's table says.
+// BLOCKS of them on a multiprocessor, so that some work while others wait at their barrier.
+#define WINNERS_OF(NAME, THREADS, APART, EARLY, D, PATHS, BLOCKS)                                                    \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) stereo_winners_##NAME##D##_##PATHS(Arguments to) { \
+        winners<D, PATHS, APART, EARLY>(to);                                                                         \
     }
-WINNERS(64, 4, 4)
-WINNERS(128, 4, 4)
-WINNERS(256, 4, 2)
-WINNERS(64, 8, 4)
-WINNERS(128, 8, 4)
-WINNERS(256, 8, 2)
+WINNERS_OF(, 256, false, false, 64, 4, 4)
+WINNERS_OF(, 256, false, false, 128, 4, 4)
+WINNERS_OF(, 256, false, false, 256, 4, 2)
+WINNERS_OF(, 256, false, false, 64, 8, 4)
+WINNERS_OF(, 256, false, false, 128, 8, 4)
+WINNERS_OF(, 256, false, false, 256, 8, 2)
+WINNERS_OF(early_, 256, false, true, 64, 4, 4)
+WINNERS_OF(early_, 256, false, true, 128, 4, 4)
+WINNERS_OF(early_, 256, false, true, 256, 4, 2)
+WINNERS_OF(apart_, 288, true, false, 64, 4, 4)
+WINNERS_OF(apart_, 288, true, false, 128, 4, 4)
+WINNERS_OF(apart_, 288, true, false, 256, 4, 2)
+WINNERS_OF(apart_, 288, true, false, 64, 8, 4)
+WINNERS_OF(apart_, 288, true, false, 128, 8, 4)
+WINNERS_OF(apart_, 288, true, false, 256, 8, 2)
+WINNERS_OF(both_, 288, true, true, 64, 4, 4)
+WINNERS_OF(both_, 288, true, true, 128, 4, 4)
+WINNERS_OF(both_, 288, true, true, 256, 4, 2)

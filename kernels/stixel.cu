@@ -70,7 +70,8 @@ __device__ __forceinline__ void solve_columns(const Tables &k, const std::uint16
         s.own_cuts[warp] = own_cuts;
     }
 
-    for (int u = blockIdx.x; u < k.columns;) {
+    for (int u = static_cast<int>(k.order[blockIdx.x]); u < k.columns;) {
+        if (tid == 0) s.started = static_cast<std::uint32_t>(clock64());
         c.measure(disparity, stride, u);
         c.stamp(0);
         const int tiles = div_up(h, TILE);
@@ -117,6 +118,7 @@ __device__ __forceinline__ void solve_columns(const Tables &k, const std::uint16
         }
 #endif
         c.backtrack(out, u);
+        if (tid == 0) k.effort[u] = static_cast<std::uint32_t>(clock64()) - s.started;
         u = s.column;
         c.stamp(12);
         __syncthreads();

@@ -10,6 +10,8 @@ constexpr int TILE = 32;
 constexpr int PITCH = TILE + 1;
 constexpr int MAX_WARPS = 10;
 constexpr int MAX_MODELS = 256;
+// Most columns that are put in order.
+constexpr int MAX_RANKED = 1024;
 
 constexpr int IMPOSSIBLE = 0x7fffffff;
 constexpr int MISSING = -1;
@@ -48,6 +50,8 @@ struct Tables {
     unsigned long long *path;
     std::uint64_t *row_memory;
     std::uint64_t *links;  // where they are not with the other rows
+    std::uint32_t *effort;  // cycles that each column took in the frame before
+    std::uint32_t *order;   // the columns as they are taken up
     std::uint64_t row_bytes;
     std::uint64_t link_bytes;
     std::uint64_t lut_rows;
@@ -70,6 +74,7 @@ struct Tables {
     std::int32_t reciprocals_at, tile_at, rows_at;
     std::int32_t sums_at, keys_at, counts_at, object_rows_at, links_at, list_at, slack_at;
     std::int32_t sms;  // multiprocessors
+    std::int32_t slowest_first;
 };
 
 // ln(x / unit) in cost units, x > 0.

@@ -137,6 +137,7 @@ struct Shared {
     unsigned own_cuts[MAX_WARPS];  // the cuts of a tile that a warp looks at
     int guess[2];  // winner of the last row of the tiles below, by parity
     int path_length;
+    std::uint32_t started;  // by the clock of the multiprocessor
 };
 
 // Barriers are not "aligned" (bar.sync): the warps of a block come to them from different places,

@@ -99,11 +99,38 @@ __device__ void ground_row(const Tables &k, const float *road, int v) {
     k.rows[v] = out;
 }
 
+// The order in which columns are taken up: those first that took longest in the frame before, so
+// that no block is at work long after the others. It goes back and forth over the multiprocessors,
+// whose blocks start in this order. Times decide nothing else.
+__device__ void order_columns(const Tables &k) {
+    // Longest first, then the lowest column.
+    __shared__ uint4 keys[MAX_RANKED / 4];
+    std::uint32_t *const key = reinterpret_cast<std::uint32_t *>(keys);
+    const int n = k.columns, fours = div_up(n, 4);
+    for (int i = static_cast<int>(threadIdx.x); i < 4 * fours; i += static_cast<int>(blockDim.x)) {
+        const std::uint32_t effort = i < n ? min(k.effort[i] >> 4, (1u << 22) - 1) : 0;
+        key[i] = i < n ? effort * MAX_RANKED + static_cast<std::uint32_t>(MAX_RANKED - 1 - i) : 0;
+    }
+    __syncthreads();
+    for (int u = static_cast<int>(global_index()); u < n; u += static_cast<int>(gridDim.x * blockDim.x)) {
+        const std::uint32_t own = key[u];
+        int rank = 0;
+#pragma unroll 4
+        for (int i = 0; i < fours; ++i) {
+            const uint4 four = keys[i];
+            rank += (four.x > own) + (four.y > own) + (four.z > own) + (four.w > own);
+        }
+        const int turn = rank / k.sms, first = turn * k.sms, last = min(first + k.sms, n) - 1;
+        k.order[turn % 2 == 0 ? rank : first + last - rank] = static_cast<std::uint32_t>(u);
+    }
+}
+
 }  // namespace
 
 // `road`: the floats of a frame::Road, in their order.
 extern "C" __global__ void stixel_ground(Tables k, const float *road, std::uint64_t *out) {
     const std::size_t v = global_index();
     if (v == 0) out[0] = 0;
+    if (k.slowest_first) order_columns(k);
     if (v < static_cast<std::size_t>(k.height)) ground_row(k, road, static_cast<int>(v));
 }

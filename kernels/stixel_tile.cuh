@@ -276,7 +276,8 @@ __device__ __forceinline__ void Column<TALL>::prepare(int number, int tiles, Cos
     }
     // The column to solve after this one.
     if (number == tiles - 1 && warp == helpers && lane == 0) {
-        s.column = static_cast<int>(gridDim.x) + atomicAdd(k.frame + FRAME_NEXT, 1);
+        const int next = static_cast<int>(gridDim.x) + atomicAdd(k.frame + FRAME_NEXT, 1);
+        s.column = next < k.columns ? static_cast<int>(k.order[next]) : k.columns;
     }
 }
 

@@ -46,14 +46,18 @@ fn compare_with(
 ) -> usize {
     let (context, stream) = setup();
     let size = images[0].1.size();
-    let plan = stixel::cuda::Plan::with_threads(
+    let plan = stixel::cuda::Plan::with_cut(
         &context,
         &stream,
         params,
         size,
         camera,
         disparities,
-        threads,
+        stixel::cuda::Cut {
+            threads,
+            // Some plans take columns as they come.
+            as_they_come: threads == Some(128),
+        },
     )
     .unwrap();
     let mut reference = stixel::cpu::Plan::new(params, size, camera, disparities).unwrap();

@@ -133,7 +133,7 @@ type P32 = DevicePtr<u32>;
 struct Kernels {
     census: Function<(P8, P8, P32, P32, P8, P32, u64, u32, u32, u32, u32)>,
     costs: Function<(P32, P32, P8, P8, u32)>,
-    paths: Function<(P8, P8, u64, P32, u64, u32, u32, u32, u32, u32)>,
+    paths: Function<(P8, P8, u64, P32, u64, u32, u32, u32, u32, u32, u32)>,
     winners: Function<(WinnerArguments,)>,
     median: Function<(P16, P16, u32, u32)>,
     speckle_runs: Function<(P16, P32, P32, u32, u32, u32)>,
@@ -167,6 +167,35 @@ impl PathShape {
     }
 }
 
+/// How the work on the volumes is cut: the same bytes, another speed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Cut {
+    /// What a path reads ahead.
+    pub reads: PathShape,
+    /// Diagonals from border to border, and not around the image's sides.
+    pub slanted: bool,
+    /// Pixels of a block of the costs: 256 or 512.
+    pub cost_pixels: u32,
+    /// A warp of its own for the winners of what the others have found.
+    pub apart: bool,
+    /// With 4 paths, winners that load what is next as soon as there is room for it.
+    pub early: bool,
+}
+
+impl Cut {
+    /// The best for so many multiprocessors.
+    pub fn of_sms(sms: u32) -> Self {
+        let reads = PathShape::of_sms(sms);
+        Self {
+            reads,
+            slanted: reads == PathShape::Dense,
+            cost_pixels: 256,
+            apart: false,
+            early: false,
+        }
+    }
+}
+
 /// Disparities of a lane of a path.
 const LANE_DISPARITIES: usize = 16;
 
@@ -179,6 +208,7 @@ pub struct Plan {
     size: Size,
     map_len: usize,
     kernels: Kernels,
+    cut: Cut,
     left_census: DeviceBuffer<u32>,
     right_census: DeviceBuffer<u32>,
     p2_of_step: DeviceBuffer<u8>,
@@ -208,21 +238,21 @@ impl Plan {
         reserved: &Reserved,
         mask: Option<&Mask>,
     ) -> Result<Self, Error> {
-        let shape = PathShape::of_sms(context.sms());
-        Self::with_shape(context, stream, arena, reserved, mask, shape)
+        let cut = Cut::of_sms(context.sms());
+        Self::with_cut(context, stream, arena, reserved, mask, cut)
     }
 
-    /// As [`Plan::new`], with paths cut as told.
+    /// As [`Plan::new`], with the work cut as told.
     ///
     /// # Errors
     /// As [`Plan::new`].
-    pub fn with_shape(
+    pub fn with_cut(
         context: &Context,
         stream: &Stream,
         arena: &Arena,
         reserved: &Reserved,
         mask: Option<&Mask>,
-        shape: PathShape,
+        cut: Cut,
     ) -> Result<Self, Error> {
         let Reserved { params, size, .. } = reserved;
         params.check_size(*size, mask.map(Image::size))?;
@@ -235,12 +265,13 @@ impl Plan {
             let found = mask.map_or(Size::new(0, 0), Image::size);
             return Err(ParamsError::MaskSize { found, expected }.into());
         }
-        let kernels = kernels(context, params, *size, shape)?;
+        let kernels = kernels(context, params, *size, cut)?;
         let plan = Self {
             params: params.clone(),
             size: *size,
             map_len: reserved.map_len,
             kernels,
+            cut,
             left_census: arena.buffer(reserved.left_census)?,
             right_census: arena.buffer(reserved.right_census)?,
             p2_of_step: arena.buffer(reserved.p2_of_step)?,
@@ -348,7 +379,7 @@ impl Plan {
         mark("census")?;
         self.kernels.costs.launch(
             stream,
-            LaunchShape::new([w.div_ceil(256), h, 1], [128, 1, 1]),
+            LaunchShape::new([w.div_ceil(self.cut.cost_pixels), h, 1], [128, 1, 1]),
             &(
                 self.left_census.ptr(),
                 self.right_census.ptr(),
@@ -358,9 +389,15 @@ impl Plan {
             ),
         )?;
         mark("costs")?;
+        let diagonals = match (self.params.paths, self.cut.slanted) {
+            (4, _) => 0,
+            (_, false) => width,
+            (_, true) => width + height - 1,
+        };
         let chains = PATH_THREADS * LANE_DISPARITIES / d;
-        let (row_blocks, column_blocks) = (height.div_ceil(chains), width.div_ceil(chains));
-        let blocks = 2 * row_blocks + (usize::from(self.params.paths) - 2) * column_blocks;
+        let [row_blocks, column_blocks, diagonal_blocks] =
+            [height, width, diagonals].map(|paths| paths.div_ceil(chains));
+        let blocks = 2 * row_blocks + 2 * column_blocks + 4 * diagonal_blocks;
         self.kernels.paths.launch(
             stream,
             LaunchShape::linear(blocks as u32, PATH_THREADS as u32),
@@ -375,12 +412,14 @@ impl Plan {
                 self.params.p1.into(),
                 row_blocks as u32,
                 column_blocks as u32,
+                diagonal_blocks as u32,
             ),
         )?;
         mark("paths")?;
+        let threads = if self.cut.apart { 288 } else { 256 };
         self.kernels.winners.launch(
             stream,
-            LaunchShape::linear(h, 256).with_shared(winner_shared(d)),
+            LaunchShape::linear(h, threads).with_shared(winner_shared(d)),
             &(WinnerArguments {
                 paths: self.paths.ptr(),
                 volume_len,
@@ -484,37 +523,59 @@ fn gaps_shared(width: u32) -> u32 {
     4 * width.div_ceil(32) + 2 * width
 }
 
-fn kernels(
-    context: &Context,
-    params: &Params,
-    size: Size,
-    shape: PathShape,
-) -> Result<Kernels, GpuError> {
+fn kernels(context: &Context, params: &Params, size: Size, cut: Cut) -> Result<Kernels, GpuError> {
     let matching = Module::load(context, "stereo")?;
     let winners = Module::load(context, "stereo_winners")?;
     let filters = Module::load(context, "stereo_filters")?;
     let (costs, paths, winner) = match params.disparities {
         64 => (
-            "stereo_costs_64",
-            ["stereo_paths_64_4_8", "stereo_paths_64_4_2"],
-            ["stereo_winners_64_4", "stereo_winners_64_8"],
+            ["stereo_costs_64_256", "stereo_costs_64_512"],
+            [
+                ["stereo_paths_64_4_8", "stereo_paths_64_4_2"],
+                ["stereo_slanted_64_4_8", "stereo_slanted_64_4_2"],
+            ],
+            [
+                ["stereo_winners_64_4", "stereo_winners_64_8"],
+                ["stereo_winners_early_64_4", "stereo_winners_64_8"],
+                ["stereo_winners_apart_64_4", "stereo_winners_apart_64_8"],
+                ["stereo_winners_both_64_4", "stereo_winners_apart_64_8"],
+            ],
         ),
         128 => (
-            "stereo_costs_128",
-            ["stereo_paths_128_4_8", "stereo_paths_128_4_2"],
-            ["stereo_winners_128_4", "stereo_winners_128_8"],
+            ["stereo_costs_128_256", "stereo_costs_128_512"],
+            [
+                ["stereo_paths_128_4_8", "stereo_paths_128_4_2"],
+                ["stereo_slanted_128_4_8", "stereo_slanted_128_4_2"],
+            ],
+            [
+                ["stereo_winners_128_4", "stereo_winners_128_8"],
+                ["stereo_winners_early_128_4", "stereo_winners_128_8"],
+                ["stereo_winners_apart_128_4", "stereo_winners_apart_128_8"],
+                ["stereo_winners_both_128_4", "stereo_winners_apart_128_8"],
+            ],
         ),
         _ => (
-            "stereo_costs_256",
-            ["stereo_paths_256_4_8", "stereo_paths_256_4_2"],
-            ["stereo_winners_256_4", "stereo_winners_256_8"],
+            ["stereo_costs_256_256", "stereo_costs_256_512"],
+            [
+                ["stereo_paths_256_4_8", "stereo_paths_256_4_2"],
+                ["stereo_slanted_256_4_8", "stereo_slanted_256_4_2"],
+            ],
+            [
+                ["stereo_winners_256_4", "stereo_winners_256_8"],
+                ["stereo_winners_early_256_4", "stereo_winners_256_8"],
+                ["stereo_winners_apart_256_4", "stereo_winners_apart_256_8"],
+                ["stereo_winners_both_256_4", "stereo_winners_apart_256_8"],
+            ],
         ),
     };
     let kernels = Kernels {
         census: matching.function("stereo_census")?,
-        costs: matching.function(costs)?,
-        paths: matching.function(paths[shape as usize])?,
-        winners: winners.function(winner[usize::from(params.paths == 8)])?,
+        costs: matching.function(costs[usize::from(cut.cost_pixels == 512)])?,
+        paths: matching.function(paths[usize::from(cut.slanted)][cut.reads as usize])?,
+        winners: winners.function(
+            winner[2 * usize::from(cut.apart) + usize::from(cut.early)]
+                [usize::from(params.paths == 8)],
+        )?,
         median: filters.function("stereo_median")?,
         speckle_runs: filters.function("stereo_speckle_runs")?,
         speckle_join: filters.function("stereo_speckle_join")?,

@@ -29,6 +29,19 @@ const TALL_SCRATCH: usize = 1 << 29;
 /// Threads of a block: fewer where many columns share a multiprocessor.
 const FEW_THREADS: u32 = 160;
 const MANY_THREADS: u32 = 320;
+/// Most columns that are put in order.
+const MAX_RANKED: usize = 1024;
+
+/// How the work is cut: the same bytes, another speed.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Cut {
+    /// Threads of a block, a multiple of 32 from 96 to 320; else by how many multiprocessors there
+    /// are.
+    pub threads: Option<u32>,
+    /// Columns as they come, and not those first that took longest in the frame before.
+    pub as_they_come: bool,
+}
 
 /// Why there is no plan for the GPU.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +75,8 @@ device_struct! {
         path: DevicePtr<u64>,
         row_memory: DevicePtr<u64>,
         links: DevicePtr<u64>,
+        effort: DevicePtr<u32>,
+        order: DevicePtr<u32>,
         row_bytes: u64,
         link_bytes: u64,
         lut_rows: u64,
@@ -124,6 +139,7 @@ device_struct! {
         list_at: i32,
         slack_at: i32,
         sms: i32,
+        slowest_first: i32,
     }
 }
 
@@ -189,30 +205,32 @@ impl Plan {
         camera: &Camera,
         disparities: usize,
     ) -> Result<Self, PlanError> {
-        Self::with_threads(context, stream, params, size, camera, disparities, None)
+        let cut = Cut::default();
+        Self::with_cut(context, stream, params, size, camera, disparities, cut)
     }
 
-    /// The same with so many threads a block (a multiple of 32 from 96 to 320); for measurements. The result does not
-    /// depend on it.
+    /// The same, with the work cut as told; for measurements. The result does not depend on it.
     ///
     /// # Errors
     /// As [`new`](Self::new).
     #[doc(hidden)]
-    pub fn with_threads(
+    pub fn with_cut(
         context: &Context,
         stream: &Stream,
         params: &Params,
         size: Size,
         camera: &Camera,
         disparities: usize,
-        threads: Option<u32>,
+        cut: Cut,
     ) -> Result<Self, PlanError> {
         let tables = Tables::new(params, size, camera, disparities)?;
         let columns = size.width / params.stixel_width;
         let h = size.height;
         let sms = context.sms();
         let crowded = columns > 3 * sms as usize;
-        let threads = threads.unwrap_or(if crowded { FEW_THREADS } else { MANY_THREADS });
+        let threads = if crowded { FEW_THREADS } else { MANY_THREADS };
+        let threads = cut.threads.unwrap_or(threads);
+        let slowest_first = !cut.as_they_come && columns <= MAX_RANKED;
 
         let module = Module::load(context, "stixel")?;
         let largest = tables.largest() as u64;
@@ -284,8 +302,10 @@ impl Plan {
             .collect();
 
         let mut layout = ArenaLayout::new();
+        let effort = layout.reserve::<u32>("stixel: efforts", columns.max(1));
+        let order_slot = layout.reserve::<u32>("stixel: order of columns", columns.max(1));
         let object = layout.reserve::<i16>("stixel: object costs", tables.object.len());
-        let cut = layout.reserve::<i32>("stixel: priors of cuts", h);
+        let cut_slot = layout.reserve::<i32>("stixel: priors of cuts", h);
         let mantissa = layout.reserve::<i32>("stixel: logarithms", tables.log.mantissa.len());
         let same_slot = layout.reserve::<i32>("stixel: separation", same.len());
         let reciprocals = layout.reserve::<u64>("stixel: reciprocals", h + 1);
@@ -308,7 +328,7 @@ impl Plan {
         let arena = Arena::new(context, "stixel", layout)?;
 
         stream.upload(&tables.object, &arena.buffer(object)?)?;
-        stream.upload(&tables.cut, &arena.buffer(cut)?)?;
+        stream.upload(&tables.cut, &arena.buffer(cut_slot)?)?;
         stream.upload(&tables.log.mantissa, &arena.buffer(mantissa)?)?;
         stream.upload(&same, &arena.buffer(same_slot)?)?;
         stream.upload(&tables.reciprocals.0, &arena.buffer(reciprocals)?)?;
@@ -316,10 +336,15 @@ impl Plan {
         stream.upload(&tables.functions.ln, &arena.buffer(ln)?)?;
         stream.upload(&tables.functions.erf, &arena.buffer(erf)?)?;
 
+        // Nothing is known before the first frame.
+        let order: Vec<u32> = (0..columns.max(1) as u32).collect();
+        stream.upload(&order, &arena.buffer(order_slot)?)?;
+        stream.fill(&arena.buffer(effort)?, 0u32)?;
+
         let flag = |on: bool| i32::from(on);
         let arguments = Arguments {
             object: arena.buffer(object)?.ptr(),
-            cut: arena.buffer(cut)?.ptr(),
+            cut: arena.buffer(cut_slot)?.ptr(),
             mantissa: arena.buffer(mantissa)?.ptr(),
             same: arena.buffer(same_slot)?.ptr(),
             reciprocals: arena.buffer(reciprocals)?.ptr(),
@@ -335,6 +360,8 @@ impl Plan {
             path: arena.buffer(path)?.ptr(),
             row_memory: arena.buffer(row_memory)?.ptr(),
             links: arena.buffer(links)?.ptr(),
+            effort: arena.buffer(effort)?.ptr(),
+            order: arena.buffer(order_slot)?.ptr(),
             row_bytes: row_bytes as u64,
             link_bytes: link_bytes as u64,
             lut_rows: lut_rows as u64,
@@ -401,6 +428,7 @@ impl Plan {
             list_at: rows.list as i32,
             slack_at: rows.slack as i32,
             sms: sms.max(1) as i32,
+            slowest_first: flag(slowest_first),
         };
         debug_assert!(priors.same == IMPOSSIBLE || priors.same >= 0);
         Ok(Self {
