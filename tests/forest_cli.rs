@@ -137,6 +137,45 @@ fn train_test_info_and_evaluate() {
 }
 
 #[test]
+fn weights_follow_shares_of_pixels() {
+    let tmp = toy::folder();
+    let (data, model) = (tmp.path(), tmp.path().join("f.forest"));
+    let of = |weight: &str| {
+        let train = [
+            "forest",
+            "train",
+            path(data),
+            "--out",
+            path(&model),
+            "--force",
+        ];
+        assert_eq!(
+            said(&[&train[..], &SMALL, &["--weight", weight]].concat()).0,
+            0
+        );
+        roadloop::stage::forest::Forest::load(&model).unwrap()
+    };
+    let forest = of("balance^0.5");
+    let pixels = &forest.meta.class_pixels;
+    let mean = pixels.iter().sum::<u64>() as f64 / pixels.len() as f64;
+    for (&w, &n) in forest.meta.recipe.class_weights.iter().zip(pixels) {
+        assert_eq!(w, (256.0 * (mean / n as f64).sqrt()).round() as u32);
+    }
+    assert!(
+        of("balance^0")
+            .meta
+            .recipe
+            .class_weights
+            .iter()
+            .all(|&w| w == 256)
+    );
+    assert_eq!(
+        of("balance").meta.recipe.class_weights,
+        of("balance^1").meta.recipe.class_weights
+    );
+}
+
+#[test]
 fn an_interrupted_training_is_resumed() {
     let tmp = toy::folder();
     let (data, model) = (tmp.path(), tmp.path().join("f.forest"));
@@ -178,6 +217,16 @@ fn refusals_have_their_status() {
         "depth is 40, expected 1 to 31",
     );
     refused(&with(&["--weight", "red"]), 64, "expected NAME=W");
+    for wrong in ["balance^", "balance^-1", "balance^2.5", "balance^x"] {
+        let text = format!("--weight {wrong}, expected balance^P with P of 0 to 2");
+        refused(&[&train[..], &["--weight", wrong]].concat(), 64, &text);
+    }
+    // A class may be called so.
+    refused(
+        &with(&["--weight", "balance=2"]),
+        64,
+        "no class is called balance",
+    );
     refused(&with(&["--feature", "rgbd"]), 65, "no depth for it");
     refused(
         &["forest", "train", "/nothing", "--out", path(&model)],

@@ -246,6 +246,23 @@ fn leaf_options_and_refusals() {
         of(LeafOptions { bias: 1.0, ..usual }).unwrap_err(),
         "forest.bias is 1, expected 0 to below 1"
     );
+    // A balance of 1 takes away what the prior brings.
+    let balanced = |balance, prior| {
+        of(LeafOptions {
+            balance,
+            prior,
+            ..usual
+        })
+    };
+    assert_eq!(balanced(1.0, true).unwrap(), base);
+    assert_ne!(balanced(1.0, false).unwrap(), base);
+    assert_ne!(balanced(1.0, false).unwrap(), balanced(0.5, false).unwrap());
+    for wrong in [-0.1, 2.5, f64::NAN] {
+        assert_eq!(
+            balanced(wrong, false).unwrap_err(),
+            format!("forest.balance is {wrong}, expected 0 to 2")
+        );
+    }
     let refused = |params: Params, w, h| {
         let plan = Plan::new(&forest, &params, Size::new(w, h), None);
         plan.err().map(|e| e.to_string())

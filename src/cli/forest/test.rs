@@ -49,6 +49,10 @@ pub struct Args {
     /// Added to every class of a leaf
     #[arg(long, value_name = "N", default_value_t = 0.0)]
     alpha: f64,
+    /// Weight classes by their share of the training images to the power of -P, 0 to 2: finds
+    /// more of the seldom ones
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    balance: f64,
     /// Writes JSON in place of a table
     #[arg(long)]
     json: bool,
@@ -65,6 +69,7 @@ impl Args {
                 bias: self.bias,
                 prior: self.prior,
                 alpha: self.alpha,
+                balance: self.balance,
             },
             ..Params::default()
         }

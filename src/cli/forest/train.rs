@@ -222,7 +222,8 @@ pub struct Args {
     /// Use every image mirrored besides
     #[arg(long, help_heading = "Training")]
     flip: bool,
-    /// Weight of a class in gain and leaves, NAME=W, or balance for the inverse of its share
+    /// Weight of a class in gain and leaves, NAME=W; balance^P for its share to the power of -P,
+    /// balance for P 1
     #[arg(
         long,
         value_name = "NAME=W",
@@ -388,12 +389,12 @@ impl Args {
         }
         let mut weights = vec![256u32; classes.len()];
         for text in &self.weight {
-            if text == "balance" {
+            if let Some(power) = balance(text)? {
                 let pixels = |c: usize| facts.iter().map(|f| f.class_pixels[c]).sum::<u64>();
                 let all: u64 = (0..classes.len()).map(pixels).sum();
                 for (c, weight) in weights.iter_mut().enumerate() {
                     let mean = all as f64 / classes.len() as f64;
-                    let w = 256.0 * mean / pixels(c).max(1) as f64;
+                    let w = 256.0 * libm::pow(mean / pixels(c).max(1) as f64, power);
                     *weight = w.round().clamp(1.0, 65_535.0) as u32;
                 }
                 continue;
@@ -413,6 +414,24 @@ impl Args {
             weights[class] = fixed as u32;
         }
         Ok(weights)
+    }
+}
+
+/// The power of `balance` or `balance^P`; `None`: something else.
+fn balance(text: &str) -> Result<Option<f64>, String> {
+    let power = match text.strip_prefix("balance") {
+        Some("") => return Ok(Some(1.0)),
+        Some(rest) => rest.strip_prefix('^'),
+        None => None,
+    };
+    let Some(power) = power else {
+        return Ok(None);
+    };
+    match power.parse() {
+        Ok(p) if (0.0..=2.0).contains(&p) => Ok(Some(p)),
+        _ => Err(format!(
+            "--weight {text}, expected balance^P with P of 0 to 2"
+        )),
     }
 }
 
