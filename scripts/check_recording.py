@@ -31,7 +31,7 @@ def check(path):
     with open(path, "rb") as file:
         reader = make_reader(file, validate_crcs=True, decoder_factories=[DecoderFactory()])
         about = {m.name: m.metadata for m in reader.iter_metadata()}
-        assert about["roadloop"]["format"] == "1", about
+        assert about["roadloop"]["format"] == "2", about
         for schema, channel, message, ros in reader.iter_decoded_messages():
             topic = channel.topic
             counts[topic] = counts.get(topic, 0) + 1

@@ -263,7 +263,7 @@ proptest! {
         }
         let _ = message::read_compressed_image(&bytes);
         let _ = message::CameraInfo::read(&bytes);
-        let _ = message::read_frame(&bytes);
+        let _ = message::read_frame(&bytes, bytes.len() as u32 % 3);
         let _ = message::read_gap(&bytes);
         let _ = message::read_state(&bytes);
         if let Ok(info) = message::CameraInfo::read(&bytes)

@@ -249,7 +249,8 @@ pub fn frame(
     let mono = set.mono.as_ref();
     to.bool(mono.is_some())
         .u64(mono.map_or(0, |m| m.timestamp.0))
-        .text(mono.and_then(|m| m.gap).map_or("", Gap::name));
+        .text(mono.and_then(|m| m.gap).map_or("", Gap::name))
+        .text(set.stereo_gap.map_or("", Gap::name));
     to.u32(result.gaps.len() as u32);
     for gap in result.gaps.iter() {
         to.text(gap.name());
@@ -346,6 +347,8 @@ pub struct FrameHead {
     pub speed_mps: Option<f32>,
     /// Stamp of the mono picture, and why it is not used.
     pub mono: Option<(Timestamp, Option<Gap>)>,
+    /// Why the stereo pictures are not used.
+    pub stereo_gap: Option<Gap>,
     /// What the loop decided of its stages; `None` where the message is cut short before.
     pub decisions: Option<Decisions>,
 }
@@ -429,11 +432,11 @@ fn decisions(from: &mut CdrReader<'_>) -> Result<Decisions, CdrError> {
     Ok(decisions)
 }
 
-/// Reads of a frame's message what a replay needs.
+/// Reads of a frame's message what a replay needs. `format` is that of the file.
 ///
 /// # Errors
 /// Where the message ends before its pictures are known; a damaged end costs the decisions alone.
-pub fn read_frame(message: &[u8]) -> Result<FrameHead, CdrError> {
+pub fn read_frame(message: &[u8], format: u32) -> Result<FrameHead, CdrError> {
     let mut from = CdrReader::new(message)?;
     read_header(&mut from)?;
     let id = id(&mut from)?;
@@ -442,12 +445,18 @@ pub fn read_frame(message: &[u8]) -> Result<FrameHead, CdrError> {
     let speed = from.f32("speed_mps")?;
     let has_mono = from.bool("has_mono")?;
     let stamp = Timestamp(from.u64("mono_timestamp_ns")?);
-    let gap = from.text("mono_gap")?;
+    let named = |gap: &str| (!gap.is_empty()).then(|| gap_of(gap));
+    let mono_gap = named(from.text("mono_gap")?);
+    let stereo_gap = match format {
+        ..2 => None,
+        2.. => named(from.text("stereo_gap")?),
+    };
     Ok(FrameHead {
         id,
         recording_dropped,
         speed_mps: has_speed.then_some(speed),
-        mono: has_mono.then(|| (stamp, (!gap.is_empty()).then(|| gap_of(gap)))),
+        mono: has_mono.then_some((stamp, mono_gap)),
+        stereo_gap,
         decisions: decisions(&mut from).ok(),
     })
 }

@@ -111,9 +111,24 @@ impl Topic {
         }
     }
 
-    /// The number of its channel in files of ours.
+    /// The number of its channel in files of ours. A message that changes gets a new one, so that
+    /// a damaged file is read right, too.
     pub const fn channel(self, png: bool) -> u16 {
-        1 + 2 * self as u16 + png as u16
+        match self {
+            Self::Frame => 1 + 2 * Self::ALL.len() as u16,
+            _ => 1 + 2 * self as u16 + png as u16,
+        }
+    }
+
+    /// The topic, whether its pictures are files, and the format, by the number of a channel.
+    pub fn of_channel(channel: u16) -> Option<(Self, bool, u32)> {
+        if channel == FRAME_1 {
+            return Some((Self::Frame, false, 1));
+        }
+        let all = Self::ALL.into_iter().flat_map(|t| [(t, false), (t, true)]);
+        all.into_iter()
+            .find(|(topic, png)| topic.channel(*png) == channel)
+            .map(|(topic, png)| (topic, png, FORMAT))
     }
 }
 
@@ -137,4 +152,33 @@ pub fn checksum(metadata: &BTreeMap<String, String>) -> String {
 pub const METADATA: &str = "roadloop";
 
 /// Value of the key `format` in it; goes up with every change that older versions can't read.
-pub const FORMAT: &str = "1";
+/// Those up to this one are read.
+///
+/// | format | what changed |
+/// |---|---|
+/// | 1 | |
+/// | 2 | `Frame` has `stereo_gap` |
+pub const FORMAT: u32 = 2;
+
+/// The channel of [`Topic::Frame`] in files of format 1.
+const FRAME_1: u16 = 1 + 2 * Topic::Frame as u16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_channel_has_one_number_and_a_number_one_channel() {
+        let mut seen = std::collections::BTreeSet::from([FRAME_1]);
+        for topic in Topic::ALL {
+            let pictures = topic.schema(true) != topic.schema(false);
+            for png in [false, true].into_iter().filter(|png| pictures || !png) {
+                let number = topic.channel(png);
+                assert!(seen.insert(number), "{topic:?} {png}");
+                assert_eq!(Topic::of_channel(number), Some((topic, png, FORMAT)));
+            }
+        }
+        assert_eq!(Topic::of_channel(21), Some((Topic::Frame, false, 1)));
+        assert_eq!(Topic::of_channel(0), None);
+    }
+}

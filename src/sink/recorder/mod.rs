@@ -42,7 +42,7 @@ use super::{
     digest::{Digest, Hash},
 };
 use crate::{
-    frame::{FrameId, FrameResult, FrameSet, Gap, Mask, MonoImage, Timestamp},
+    frame::{FrameId, FrameResult, FrameSet, Gap, Mask, MonoImage, StereoFrame, Timestamp},
     recording::message::CameraInfo,
 };
 
@@ -303,6 +303,17 @@ impl Recorder {
             tell("rig", rig.to_line());
             infos = Some(CameraInfo::of_rig(rig, camera, stereo.left.size()));
         }
+        // What a file says that has no picture of a camera, which was lost all the while.
+        if let Some(stereo) = stereo {
+            tell("stereo", stereo_shape(stereo));
+        }
+        if let Some(mono) = set.and_then(|s| s.mono.as_ref()) {
+            let (kind, size) = (mono.image.kind(), mono.image.size());
+            tell(
+                "mono",
+                format!("{} {} {}", size.width, size.height, kind.name()),
+            );
+        }
         Constant {
             about,
             infos,
@@ -345,6 +356,20 @@ impl Recorder {
             self.drop_one();
         }
     }
+}
+
+/// Columns, rows, and what there is beside the left picture.
+fn stereo_shape(stereo: &StereoFrame) -> String {
+    let size = stereo.left.size();
+    let mut text = format!("{} {}", size.width, size.height);
+    for (there, name) in [
+        (stereo.right.is_some(), " right"),
+        (stereo.left_rgb.is_some(), " colour"),
+        (stereo.stored_disparity.is_some(), " disparity"),
+    ] {
+        text += if there { name } else { "" };
+    }
+    text
 }
 
 fn packed(mask: &Mask) -> Mask {
@@ -417,11 +442,6 @@ impl Sink for Recorder {
         let Some(set) = view.set else {
             return Ok(());
         };
-        // A recording has no word yet for a frame that the mono camera alone has seen: its stereo
-        // pictures are an earlier frame's, and must not be replayed as this one's.
-        if let Some(gap) = set.stereo_gap {
-            return self.gap(result.id, gap);
-        }
         let due = self.due(result.id);
         let Some(mut job) = self.take() else {
             self.drop_one();
@@ -474,7 +494,8 @@ impl Drop for Recorder {
 fn copy_set(to: &mut FrameSet, from: &FrameSet) {
     to.id = from.id;
     to.speed_mps = from.speed_mps;
-    if let (Some(to), Some(from)) = (&mut to.stereo, &from.stereo) {
+    to.stereo_gap = from.stereo_gap;
+    if let (Some(to), Some(from), None) = (&mut to.stereo, &from.stereo, from.stereo_gap) {
         to.left.copy_from(&from.left);
         if let (Some(to), Some(from)) = (&mut to.right, &from.right) {
             to.copy_from(from);

@@ -141,7 +141,8 @@ impl Scribe {
         let (id, result) = (job.result.id, &job.result);
         let (index, stamp) = (id.index, id.timestamp);
         let FrameSet { stereo, mono, .. } = &*job.set;
-        if let Some(stereo) = stereo {
+        // Those of a frame that the mono camera alone has seen are an earlier frame's.
+        if let (Some(stereo), None) = (stereo, job.set.stereo_gap) {
             for (n, topic) in [Topic::LeftInfo, Topic::RightInfo].into_iter().enumerate() {
                 if let Some(infos) = &self.constant.infos {
                     infos[n].write(&mut self.message, stamp, LEFT_FRAME);

@@ -108,7 +108,7 @@ impl Series {
         let mut metadata = about.clone();
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         metadata.extend([
-            ("format".into(), FORMAT.into()),
+            ("format".into(), FORMAT.to_string()),
             ("file".into(), self.next.to_string()),
             (
                 "wall_clock_ns".into(),

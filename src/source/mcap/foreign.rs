@@ -97,7 +97,9 @@ fn read(path: &Path, files: &mut [RecordedFile]) -> Result<Content, SourceError>
                     Some(Use::Pictures(topic, kind)) => {
                         messages += 1;
                         if messages > MAX_MESSAGES {
-                            return Err(Stop::TooMany);
+                            return Err(Stop::Refused(format!(
+                                "more than {MAX_MESSAGES} pictures"
+                            )));
                         }
                         let header = CdrReader::new(m.data)
                             .and_then(|mut r| message::read_header(&mut r).map(|h| h.0));
@@ -134,7 +136,7 @@ fn read(path: &Path, files: &mut [RecordedFile]) -> Result<Content, SourceError>
         })
         .map_err(|stop| match stop {
             Stop::Io(e) => io(e),
-            Stop::TooMany => error(path, format!("more than {MAX_MESSAGES} pictures")),
+            Stop::Refused(why) => error(path, why),
         })?;
     }
     damages.sum_up();

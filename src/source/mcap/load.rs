@@ -94,7 +94,8 @@ impl RecordedLoader {
             });
         };
         set.decisions = frame.decisions;
-        if let (Some(segment), Some(to)) = (stereo, &mut set.stereo) {
+        set.stereo_gap = frame.stereo_gap;
+        if let (Some(segment), Some(to), None) = (stereo, &mut set.stereo, frame.stereo_gap) {
             self.stereo(&recording, frame, segment, to)?;
         }
         let (Some(segment), Some(to)) = (mono, &mut set.mono) else {

@@ -64,6 +64,8 @@ struct RecordedFrame {
     mono: Option<Place>,
     /// Whether a mono camera belongs to it, when it took its picture, and why that is not used.
     mono_head: Option<(Timestamp, Option<Gap>)>,
+    /// Why the stereo camera's pictures, which belong to it, are not used.
+    stereo_gap: Option<Gap>,
     speed_mps: Option<f32>,
     /// What the loop decided of its stages.
     decisions: Option<Decisions>,
@@ -148,9 +150,13 @@ impl Recording {
 
     /// The gap that a frame is, and why.
     pub fn foreseen(&self, index: usize) -> Option<(Gap, String)> {
+        let frame = self.frame(index)?;
+        if let Some(gap) = frame.gap {
+            return Some((gap, "recorded as such, or not there".into()));
+        }
         Some((
-            self.frame(index)?.gap?,
-            "recorded as such, or not there".into(),
+            frame.stereo_gap?,
+            "no stereo pictures; what needs the mono camera alone goes on".into(),
         ))
     }
 
@@ -269,7 +275,7 @@ pub(super) fn open(path: &Path, options: &DriveOptions) -> Result<Drive, SourceE
         return Err(error(path, "--disparity does not go with a recording"));
     }
     let files = files_of(path)?;
-    let found = own::Found::of(path, files)?;
+    let found = own::Found::of(files)?;
     let opened = match (
         found.is_ours() && options.source.topics.is_none(),
         &options.source,

@@ -13,7 +13,7 @@ use crate::{
     frame::{Mask, PixelKind, Size},
     picture::Picture,
     recording::{
-        METADATA, Topic, checksum,
+        FORMAT, METADATA, Topic, checksum,
         message::{self, CameraInfo},
     },
     source::{
@@ -26,6 +26,8 @@ use crate::{
 struct Head {
     /// The metadata, where its checksum is right.
     metadata: Option<BTreeMap<String, String>>,
+    /// The format that it says.
+    format: Option<u32>,
     /// The number of the file in its recording.
     file: Option<u32>,
     infos: [Option<CameraInfo>; 2],
@@ -54,7 +56,7 @@ struct Pending {
 
 impl Found {
     /// Reads files through.
-    pub fn of(path: &Path, files: Vec<RecordedFile>) -> Result<Self, SourceError> {
+    pub fn of(files: Vec<RecordedFile>) -> Result<Self, SourceError> {
         let mut found = Self {
             files,
             heads: Vec::new(),
@@ -67,7 +69,7 @@ impl Found {
         for number in 0..found.files.len() {
             let mut head = Head::default();
             let first = found.frames.len();
-            found.read(path, number, &mut head, &mut damages, &mut messages)?;
+            found.read(number, &mut head, &mut damages, &mut messages)?;
             head.frames = first..found.frames.len();
             found.heads.push(head);
         }
@@ -89,7 +91,6 @@ impl Found {
 
     fn read(
         &mut self,
-        path: &Path,
         number: usize,
         head: &mut Head,
         damages: &mut Damages,
@@ -117,7 +118,8 @@ impl Found {
                 "not an MCAP file, or cut off in its first bytes",
             ));
         };
-        let mut channels: BTreeMap<u16, Option<(Topic, bool)>> = BTreeMap::new();
+        // Topic, whether its pictures are files, and the format by its number.
+        let mut channels: BTreeMap<u16, Option<(Topic, bool, u32)>> = BTreeMap::new();
         let paths: Vec<(String, (Topic, bool))> = (Topic::ALL.into_iter())
             .flat_map(|t| [false, true].map(|png| (t.path(png), (t, png))))
             .collect();
@@ -133,11 +135,23 @@ impl Found {
                     let known = paths.iter().find(|(path, _)| path == topic).map(|p| p.1);
                     let known = known.filter(|_| encoding == "cdr");
                     *ours |= known.is_some_and(|(t, _)| t == Topic::Frame);
-                    channels.insert(id, known);
+                    // Another tool may have given it another number.
+                    let format = Topic::of_channel(id).map_or(FORMAT, |(.., format)| format);
+                    channels.insert(id, known.map(|(topic, png)| (topic, png, format)));
                 }
                 Item::Metadata(name, metadata) if name == METADATA => {
                     *ours = true;
                     if metadata.get("crc32") == Some(&checksum(&metadata)) {
+                        let format = metadata.get("format").map_or("none", String::as_str);
+                        match format.parse() {
+                            Ok(known @ 1..=FORMAT) => head.format = Some(known),
+                            _ => {
+                                return Err(Stop::Refused(format!(
+                                    "a recording of format {format:?}, expected 1 to {FORMAT}: \
+                                     another version of the program made it"
+                                )));
+                            }
+                        }
                         head.file = metadata.get("file").and_then(|f| f.parse().ok());
                         head.metadata = Some(metadata);
                     } else {
@@ -148,16 +162,12 @@ impl Found {
                 Item::Message(m) => {
                     *messages += 1;
                     if *messages > MAX_MESSAGES {
-                        return Err(Stop::TooMany);
+                        return Err(Stop::Refused(format!("more than {MAX_MESSAGES} messages")));
                     }
                     // In files of ours numbers of channels are always the same.
-                    let known = channels.get(&m.channel).copied().unwrap_or_else(|| {
-                        let of = |(_, t): &&(String, (Topic, bool))| {
-                            *ours && t.0.channel(t.1) == m.channel
-                        };
-                        paths.iter().find(of).map(|p| p.1)
-                    });
-                    let Some((topic, png)) = known else {
+                    let known = channels.get(&m.channel).copied();
+                    let by_number = || Topic::of_channel(m.channel).filter(|_| *ours);
+                    let Some((topic, png, format)) = known.unwrap_or_else(by_number) else {
                         return Ok(());
                     };
                     let place = Place {
@@ -197,7 +207,8 @@ impl Found {
                             }
                         }
                         Topic::Frame => {
-                            if let Ok(frame) = message::read_frame(m.data)
+                            let format = head.format.unwrap_or(format);
+                            if let Ok(frame) = message::read_frame(m.data, format)
                                 && frame.id.index as u32 == m.sequence
                                 && last.is_none_or(|last| frame.id.index > last)
                             {
@@ -206,6 +217,7 @@ impl Found {
                                 slot.id = frame.id;
                                 slot.speed_mps = frame.speed_mps;
                                 slot.mono_head = frame.mono;
+                                slot.stereo_gap = frame.stereo_gap;
                                 slot.decisions = frame.decisions;
                                 frames.push(*slot);
                             }
@@ -222,7 +234,7 @@ impl Found {
                 path: file_path.clone(),
                 error,
             },
-            Stop::TooMany => error(path, format!("more than {MAX_MESSAGES} messages")),
+            Stop::Refused(why) => error(file_path, why),
         })?;
         tell_unless_closed(file_path, &scan);
         *not_recorded = (*not_recorded).max(told_dropped);
@@ -233,7 +245,8 @@ impl Found {
 /// Why reading a file through ends before its end.
 pub enum Stop {
     Io(std::io::Error),
-    TooMany,
+    /// What it holds is not read.
+    Refused(String),
 }
 
 impl From<std::io::Error> for Stop {
@@ -295,10 +308,10 @@ pub fn open(path: &Path, found: Found, options: &DriveOptions) -> Result<Opened,
     let mut parts: Vec<(usize, Shape)> = Vec::new();
     for head in &heads {
         let of_file = &frames[head.frames.clone()];
-        let Some(first) = of_file.iter().find(|f| f.gap.is_none()) else {
+        if of_file.iter().all(|f| f.gap.is_some()) {
             continue;
-        };
-        let mut shape = shape(&recording, head, (of_file, first), path)?;
+        }
+        let mut shape = shape(&recording, head, of_file, path)?;
         if let (Some((rig, size, ..)), Some((given, name))) = (&mut shape.stereo, &given) {
             if let Some(expected) = given.image_size()
                 && expected != *size
@@ -388,11 +401,42 @@ fn segment(shape: Shape, frames: std::ops::Range<usize>) -> Segment {
     }
 }
 
-/// What the frames of a file look like, by its head and its first frame.
+/// What stereo frames look like, as a file's metadata say it: size, and whether there is a right
+/// picture, one in colour, a stored disparity.
+fn told_stereo(line: &str) -> Option<(Size, bool, bool, bool)> {
+    let mut words = line.split(' ');
+    let size = told_size(&mut words)?;
+    let has = |name| line.split(' ').any(|word| word == name);
+    Some((size, has("right"), has("colour"), has("disparity")))
+}
+
+/// What mono pictures look like, as a file's metadata say it.
+fn told_mono(line: &str) -> Option<(PixelKind, Size)> {
+    let mut words = line.splitn(3, ' ');
+    let size = told_size(&mut words)?;
+    let kind = words.next()?;
+    let all = [PixelKind::Grey8, PixelKind::Grey16, PixelKind::Rgb8];
+    let kind = all.into_iter().find(|k| k.name() == kind)?;
+    Some((kind, size))
+}
+
+fn told_size<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<Size> {
+    let mut number = || {
+        words
+            .next()?
+            .parse()
+            .ok()
+            .filter(|n| (1..=1 << 16).contains(n))
+    };
+    let size = Size::new(number()?, number()?);
+    (size.area() <= drive::MAX_STAGE_PIXELS).then_some(size)
+}
+
+/// What the frames of a file look like, by its head and the first of its pictures.
 fn shape(
     recording: &Recording,
     head: &Head,
-    (frames, first): (&[RecordedFrame], &RecordedFrame),
+    frames: &[RecordedFrame],
     path: &Path,
 ) -> Result<Shape, SourceError> {
     let kinds = recording.kinds;
@@ -418,10 +462,19 @@ fn shape(
         mask: None,
         mono: None,
     };
-    if let Some(left) = first.left {
-        let size = picture(left, kinds.stereo)?.size();
-        let line = head.metadata.as_ref().and_then(|m| m.get("rig"));
-        let rig = match (line.map(|line| Rig::from_line(line)), &head.infos) {
+    let told = |key| head.metadata.as_ref().and_then(|m| m.get(key));
+    let stereo = match frames.iter().find_map(|f| Some((f, f.left?))) {
+        Some((first, left)) => Some((
+            picture(left, kinds.stereo)?.size(),
+            first.right.is_some(),
+            first.colour.is_some(),
+            first.stored.is_some(),
+        )),
+        // A camera was lost all the while.
+        None => told("stereo").and_then(|line| told_stereo(line)),
+    };
+    if let Some((size, has_right, colour, stored)) = stereo {
+        let rig = match (told("rig").map(|line| Rig::from_line(line)), &head.infos) {
             (Some(Some(rig)), _) => rig,
             (_, [Some(left), Some(right)]) => {
                 log::warn!("{}: the rig is read from its CameraInfo", path.display());
@@ -439,8 +492,7 @@ fn shape(
                 expected,
             });
         }
-        let (colour, stored) = (first.colour.is_some(), first.stored.is_some());
-        shape.stereo = Some((rig, size, first.right.is_some(), colour, stored));
+        shape.stereo = Some((rig, size, has_right, colour, stored));
         if let Some((mask, kind)) = head.mask {
             match picture(mask, kind)? {
                 Picture::Grey8(mask) if mask.size() == size => shape.mask = Some(mask),
@@ -454,17 +506,20 @@ fn shape(
         }
     }
     // A frame whose mono picture is not used has none in the recording.
-    if let Some(mono) = frames.iter().find_map(|f| f.mono) {
-        let picture = picture(mono, kinds.mono)?;
-        let kind = match picture {
-            Picture::Grey8(_) => PixelKind::Grey8,
-            Picture::Grey16(_) => PixelKind::Grey16,
-            Picture::Rgb8(_) => PixelKind::Rgb8,
-        };
-        shape.mono = Some((kind, picture.size()));
-    }
+    shape.mono = match frames.iter().find_map(|f| f.mono) {
+        Some(mono) => {
+            let picture = picture(mono, kinds.mono)?;
+            let kind = match picture {
+                Picture::Grey8(_) => PixelKind::Grey8,
+                Picture::Grey16(_) => PixelKind::Grey16,
+                Picture::Rgb8(_) => PixelKind::Rgb8,
+            };
+            Some((kind, picture.size()))
+        }
+        None => told("mono").and_then(|line| told_mono(line)),
+    };
     if shape.stereo.is_none() && shape.mono.is_none() {
-        return Err(error(path, "the first frame has no pictures"));
+        return Err(error(path, "no frame has pictures"));
     }
     Ok(shape)
 }
