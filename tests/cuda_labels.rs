@@ -18,6 +18,7 @@ use roadloop::{
     calib::{Distortion, Lens, Pinhole, RawPair, Rectification, Rig},
     config::Config,
     cuda::*,
+    evaluate::logos::marks::MARKS,
     frame::{
         Camera, FrameId, FrameResult, FrameSet, Gap, Image, LabelState, Mask, Rgb, Size,
         StereoFrame, Timestamp,
@@ -38,7 +39,10 @@ use roadloop::{
         SyntheticCameras, SyntheticConfig,
         synth::{Motion, Options, Street, write::write_drive},
     },
-    stage::forest::{Colour, Forest, Norm, street as street_forest},
+    stage::{
+        forest::{Colour, Forest, Norm, street as street_forest},
+        logo::{BuildOptions, Templates, features::FeatureParams},
+    },
 };
 
 gpu_tests![
@@ -70,6 +74,21 @@ fn config() -> Config {
 
 fn shipped() -> Arc<Forest> {
     Arc::new(street_forest().unwrap())
+}
+
+/// Two logos, of which the street shows none: what is looked for in vain is looked for, too.
+fn marks() -> Arc<Templates> {
+    let pictures = MARKS[..2].iter().map(|mark| {
+        let (grey, alpha) = mark.picture(128);
+        (mark.name.to_owned(), grey, Some(alpha))
+    });
+    let options = BuildOptions {
+        heights: vec![64],
+        views: false,
+        ..BuildOptions::default()
+    };
+    let params = FeatureParams::default();
+    Arc::new(Templates::of_pictures(pictures.collect(), &params, &options).unwrap())
 }
 
 fn street(size: Size, frames: usize) -> (Camera, Vec<StereoFrame>) {
@@ -415,21 +434,26 @@ fn a_live_loop_has_one_digest() {
         end_after: 12,
         ..FaultConfig::default()
     };
-    let run = |on_gpu: Option<bool>| {
+    let models = Models {
+        logos: Some(marks()),
+        ..models()
+    };
+    let run = |on_gpu: Option<(bool, bool)>| {
         // Nothing takes time by it, so that nothing is ever late.
         let clock = &MockClock::at(Timestamp(1_000_000_000));
         let cameras = SyntheticCameras::new(&street, 10.0, clock).unwrap();
         let live = Live::new(cameras.shape(), cameras.rig())
             .unwrap()
-            .with_models(models());
+            .with_models(models.clone());
         let mut source = FaultInjector::new(cameras, &end, clock);
         let (monitor, stop) = (Monitor::default(), AtomicBool::new(false));
         let (source, monitor, stop) = (&mut source, &monitor, &stop);
         let mut kept = Kept::default();
         match on_gpu {
             None => live.run(&config, clock, source, &mut kept, monitor, stop),
-            Some(all) => {
+            Some((all, overlap)) => {
                 let mut config = config.clone();
+                config.frame_loop.overlap = overlap;
                 (config.cuda.mono, config.cuda.labels) = (all, all);
                 live.run_on(&config, clock, source, &mut kept, monitor, stop, |parts| {
                     parts.on_cuda(&context, &config)
@@ -441,8 +465,10 @@ fn a_live_loop_has_one_digest() {
     };
     let expected = run(None);
     assert_eq!(expected.results.len(), 12);
-    for all in [false, true] {
-        assert_same(&run(Some(all)), &expected, &format!("live, all {all}"));
+    let ways = [(false, true), (false, false), (true, true), (true, false)];
+    for (all, overlap) in ways {
+        let what = format!("live, all {all}, side by side {overlap}");
+        assert_same(&run(Some((all, overlap))), &expected, &what);
     }
 }
 

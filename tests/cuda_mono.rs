@@ -293,6 +293,29 @@ impl<B: Backend> Backend for Pressed<B> {
         Ok(())
     }
 
+    fn start(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        laps: &mut Laps<'_>,
+    ) -> Result<bool, BackendError> {
+        let at = slot.set.id.index + 3 * unit;
+        Ok(at % 13 != 7 && self.0.start(unit, slot, laps)?)
+    }
+
+    fn finish(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        laps: &mut Laps<'_>,
+    ) -> Result<(), BackendError> {
+        self.0.finish(unit, slot, laps)?;
+        if (slot.set.id.index + 3 * unit) % 17 == 9 {
+            self.0.withdraw(unit, slot);
+        }
+        Ok(())
+    }
+
     fn withdraw(&mut self, unit: usize, slot: &mut Slot) {
         self.0.withdraw(unit, slot);
     }
@@ -325,17 +348,17 @@ impl Sink for Kept {
 }
 
 fn go(backend: &mut impl Backend, slot: Slot, source: &Frames) -> Kept {
+    go_so(true, backend, slot, source)
+}
+
+/// Side by side, or one after the other.
+fn go_so(overlap: bool, backend: &mut impl Backend, slot: Slot, source: &Frames) -> Kept {
     let mut sink = Kept::default();
-    let config = Config::default();
-    FrameLoop::new(
-        backend,
-        &MonotonicClock,
-        slot,
-        &config.frame_loop,
-        Pace::Max,
-    )
-    .run(&mut source.clone(), &mut sink, &AtomicBool::new(false))
-    .unwrap();
+    let mut config = Config::default().frame_loop;
+    config.overlap = overlap;
+    FrameLoop::new(backend, &MonotonicClock, slot, &config, Pace::Max)
+        .run(&mut source.clone(), &mut sink, &AtomicBool::new(false))
+        .unwrap();
     sink
 }
 
@@ -381,10 +404,13 @@ fn compare(context: &Context, config: &Config, shape: &MonoShape, source: &Frame
     let what = format!("{} {}", shape.kind.name(), shape.size);
     let mut cpu = CpuMono::new(config, shape).unwrap();
     let expected = go(&mut cpu, furnished(shape), source);
-    let mut gpu = CudaMono::new(context, config, shape).unwrap();
-    let found = go(&mut gpu, furnished(shape), source);
-    assert_same(&found, &expected, &what);
-    assert!(gpu.snapshot() == cpu.snapshot(), "{what}: background");
+    for overlap in [true, false] {
+        let what = format!("{what}, side by side {overlap}");
+        let mut gpu = CudaMono::new(context, config, shape).unwrap();
+        let found = go_so(overlap, &mut gpu, furnished(shape), source);
+        assert_same(&found, &expected, &what);
+        assert!(gpu.snapshot() == cpu.snapshot(), "{what}: background");
+    }
     expected
 }
 

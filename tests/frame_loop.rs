@@ -114,6 +114,111 @@ impl<F: FnMut(usize, StageId) -> u64> Backend for Pretend<'_, F> {
     }
 }
 
+/// Pretends to compute several units at once, as graphs on a GPU with room for all of them: those
+/// that need the stereo images behind the required one, the others beside it.
+struct Beside<'a, F> {
+    clock: &'a MockClock,
+    cost: F,
+    units: Vec<Unit>,
+    /// Start and end of what is under way, by unit.
+    under_way: [Option<(Timestamp, Timestamp)>; 4],
+    street_done: Timestamp,
+    /// Index, what was done, and to which unit.
+    log: Vec<(usize, &'static str, usize)>,
+}
+
+impl<'a, F: FnMut(usize, StageId) -> u64> Beside<'a, F> {
+    fn new(clock: &'a MockClock, units: &[Unit], cost: F) -> Self {
+        Self {
+            clock,
+            cost,
+            units: units.to_vec(),
+            under_way: [None; 4],
+            street_done: Timestamp(0),
+            log: vec![],
+        }
+    }
+
+    fn launch(&mut self, unit: usize, frame: usize) {
+        let this = self.units[unit];
+        let now = self.clock.now();
+        let from = match this.needs_stereo() && !this.required() {
+            true => now.max(self.street_done),
+            false => now,
+        };
+        let takes = this.stages.iter().map(|&s| (self.cost)(frame, s)).sum();
+        let to = from.plus_ns(takes);
+        if this.required() {
+            self.street_done = to;
+        }
+        assert_eq!(self.under_way[unit].replace((from, to)), None);
+    }
+
+    fn collect(&mut self, unit: usize, frame: usize, laps: &mut Laps<'_>) {
+        let (from, to) = self.under_way[unit].take().unwrap();
+        self.clock.sleep_until(to);
+        laps.arrived();
+        let mut start = from;
+        for &stage in self.units[unit].stages {
+            let takes = (self.cost)(frame, stage);
+            laps.note(stage, start, takes);
+            start = start.plus_ns(takes);
+        }
+    }
+}
+
+impl<F: FnMut(usize, StageId) -> u64> Backend for Beside<'_, F> {
+    fn name(&self) -> &'static str {
+        "beside"
+    }
+
+    fn units(&self) -> &[Unit] {
+        &self.units
+    }
+
+    fn run(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        laps: &mut Laps<'_>,
+    ) -> Result<(), BackendError> {
+        let frame = slot.set.id.index;
+        self.log.push((frame, "run", unit));
+        self.launch(unit, frame);
+        self.collect(unit, frame, laps);
+        Ok(())
+    }
+
+    fn start(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        _laps: &mut Laps<'_>,
+    ) -> Result<bool, BackendError> {
+        let frame = slot.set.id.index;
+        self.log.push((frame, "start", unit));
+        self.launch(unit, frame);
+        Ok(true)
+    }
+
+    fn finish(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        laps: &mut Laps<'_>,
+    ) -> Result<(), BackendError> {
+        let frame = slot.set.id.index;
+        self.log.push((frame, "finish", unit));
+        self.collect(unit, frame, laps);
+        Ok(())
+    }
+
+    fn withdraw(&mut self, unit: usize, slot: &mut Slot) {
+        assert_eq!(self.under_way[unit], None);
+        self.log.push((slot.set.id.index, "withdraw", unit));
+    }
+}
+
 /// Index, whether late, and how each stage ended.
 type Frame = (usize, bool, Vec<(&'static str, Outcome)>);
 
@@ -511,4 +616,133 @@ fn a_lost_device_ends_the_loop_and_publishes_nothing_more() {
     let published: Vec<usize> = seen.frames.iter().map(|f| f.0).collect();
     assert_eq!(published, [0, 1]);
     assert_eq!(source.steps.len(), 2, "nothing more is asked of the source");
+}
+
+/// So many frames whose stages have these costs, ms.
+fn beside(
+    pace: Pace,
+    config: &LoopConfig,
+    frames: usize,
+    mut cost: impl FnMut(usize, StageId) -> u64,
+) -> (Seen, Vec<(usize, &'static str, usize)>) {
+    let clock = MockClock::at(START);
+    let mut source = Script {
+        clock: &clock,
+        steps: (0..frames).map(Step::Frame).collect(),
+        recycled: 0,
+        skipped_before: Vec::new(),
+    };
+    let units = [STEREO, FOREST, FOREGROUND];
+    let mut backend = Beside::new(&clock, &units, |frame, stage| cost(frame, stage) * MS);
+    let slot = Slot::stereo(Size::new(4, 3), 5, 8);
+    let mut seen = Seen::default();
+    FrameLoop::new(&mut backend, &clock, slot, config, pace)
+        .run(&mut source, &mut seen, &AtomicBool::new(false))
+        .unwrap();
+    (seen, backend.log)
+}
+
+/// 10 ms of the required stages, then 3 of the forest behind them, 6 of the foreground beside.
+fn usual(stage: StageId) -> u64 {
+    match stage {
+        StageId::Stereo => 10,
+        StageId::Forest => 3,
+        StageId::Foreground => 6,
+        _ => 0,
+    }
+}
+
+/// A deadline that holds all of it only side by side, and budgets to begin with.
+fn tight() -> LoopConfig {
+    let mut config = LoopConfig {
+        deadline_us: 14_000,
+        ..LoopConfig::default()
+    };
+    let budgets = &mut config.budget_us;
+    (budgets.rectify, budgets.stereo, budgets.road) = (1, 10_000, 1);
+    (budgets.stixel, budgets.foreground, budgets.forest) = (1, 6_000, 3_000);
+    config.admission.retry_frames = 6;
+    config
+}
+
+#[test]
+fn what_need_not_wait_for_each_other_is_under_way_at_once() {
+    let (seen, log) = beside(Pace::Max, &tight(), 2, |_, stage| usual(stage));
+    assert_eq!(seen.lag_ns, [13 * MS; 2]);
+    // The required unit, then the foreground, which is more important than the forest.
+    let each = ["start", "finish"].map(|what| [0, 2, 1].map(|unit| (what, unit)));
+    let log: Vec<_> = log.iter().map(|&(_, what, unit)| (what, unit)).collect();
+    assert_eq!(log, [each.concat(), each.concat()].concat());
+
+    let mut apart = tight();
+    apart.overlap = false;
+    let (one_by_one, log) = beside(Pace::Max, &apart, 2, |_, stage| usual(stage));
+    assert_eq!(one_by_one.lag_ns, [19 * MS; 2]);
+    assert!(log.iter().all(|(_, what, _)| *what == "run"));
+    // Whichever way: the same stages, in the same order, with the same outcomes.
+    assert_eq!(one_by_one.frames, seen.frames);
+}
+
+#[test]
+fn what_fits_only_side_by_side_is_launched_and_done_in_time() {
+    let (seen, _) = beside(Pace::Realtime, &tight(), 100, |_, stage| usual(stage));
+    assert_eq!(seen.frames.len(), 100);
+    for (index, late, stages) in seen.frames {
+        let done = stages.iter().all(|(_, outcome)| *outcome == Outcome::Done);
+        assert!(!late && done, "{index}: {stages:?}");
+    }
+}
+
+#[test]
+fn where_it_is_tight_optional_units_wait_for_the_required_ones() {
+    // For 60 frames the required stages take 13 of 14 ms.
+    let slow = |frame, stage| match stage {
+        StageId::Stereo if (100..160).contains(&frame) => 13,
+        _ => usual(stage),
+    };
+    let (seen, log) = beside(Pace::Realtime, &tight(), 800, slow);
+    assert_eq!(seen.frames.len(), 800);
+    let late: Vec<usize> = seen.frames.iter().filter(|f| f.1).map(|f| f.0).collect();
+    // Only where it could not be foreseen.
+    assert!(late.iter().all(|n| (100..103).contains(n)), "{late:?}");
+    for n in 110..160 {
+        assert_eq!(seen.outcome(n, StageId::Forest), Some(Outcome::Skipped));
+        assert_eq!(seen.outcome(n, StageId::Stereo), Some(Outcome::OverBudget));
+        // The foreground fits beside them still.
+        assert_eq!(seen.outcome(n, StageId::Foreground), Some(Outcome::Done));
+    }
+    // The cause is gone: all is back.
+    for n in 170..800 {
+        for stage in [StageId::Forest, StageId::Foreground] {
+            assert_eq!(seen.outcome(n, stage), Some(Outcome::Done), "{n} {stage}");
+        }
+    }
+    // What is launched is finished, once, in its frame.
+    let count = |what| log.iter().filter(|l| l.1 == what).count();
+    assert_eq!(count("start"), count("finish"));
+}
+
+#[test]
+fn a_unit_that_fits_only_side_by_side_comes_back_after_it_was_slow() {
+    let slow = |frame, stage| match stage {
+        StageId::Foreground if (100..130).contains(&frame) => 20,
+        _ => usual(stage),
+    };
+    let (seen, _) = beside(Pace::Realtime, &tight(), 600, slow);
+    let of = |n| seen.outcome(n, StageId::Foreground);
+    assert_eq!(of(99), Some(Outcome::Done));
+    assert_eq!(of(100), Some(Outcome::Late));
+    let skipped = (100..130).filter(|&n| of(n) == Some(Outcome::Skipped));
+    assert!(skipped.count() > 20);
+    assert!((500..600).all(|n| of(n) == Some(Outcome::Done)));
+}
+
+#[test]
+fn the_same_times_give_the_same_decisions_side_by_side() {
+    let noisy =
+        |frame: usize, stage: StageId| usual(stage) + (frame * 7 + stage as usize) as u64 % 5;
+    let once = || beside(Pace::Realtime, &tight(), 300, noisy);
+    let (a, b) = (once(), once());
+    assert_eq!(a.0.frames, b.0.frames);
+    assert_eq!(a.1, b.1);
 }

@@ -73,34 +73,44 @@ impl Expectation {
     /// Whether it is launched with so much left of the deadline. Where this says yes the unit is
     /// to be run and [`Expectation::measured`] to be told.
     pub fn admits(&mut self, left_ns: u64) -> bool {
+        let (state, admitted) = self.decide(left_ns);
+        self.state = state;
+        admitted
+    }
+
+    /// Whether it would be.
+    pub fn would_admit(&self, left_ns: u64) -> bool {
+        self.decide(left_ns).1
+    }
+
+    fn decide(&self, left_ns: u64) -> (State, bool) {
         let expected = self.expected_ns();
-        match &mut self.state {
-            State::On { .. } | State::Trial { .. } if left_ns >= expected => true,
-            State::On { .. } | State::Trial { .. } => {
-                self.state = State::Off { fits: 0, frames: 2 };
-                false
-            }
-            State::Off { fits, frames } => {
-                let with_margin = expected.saturating_add(margin(&self.config, expected));
-                let roomy = left_ns >= with_margin;
-                *fits = if roomy { *fits + 1 } else { 0 };
-                if *fits >= self.config.readmit_frames {
-                    self.state = State::On { runs: 0 };
-                    return true;
-                }
-                let least = if self.learnt {
-                    self.budget_ns.min(self.least_ns)
-                } else {
-                    self.budget_ns
-                };
-                if *frames >= self.pause && !roomy && left_ns >= least {
-                    self.state = State::Trial { left_ns };
-                    return true;
-                }
-                *frames = frames.saturating_add(1);
-                false
-            }
+        let (fits, frames) = match self.state {
+            State::Off { fits, frames } => (fits, frames),
+            on if left_ns >= expected => return (on, true),
+            _ => return (State::Off { fits: 0, frames: 2 }, false),
+        };
+        let with_margin = expected.saturating_add(margin(&self.config, expected));
+        let roomy = left_ns >= with_margin;
+        let fits = if roomy { fits + 1 } else { 0 };
+        if fits >= self.config.readmit_frames {
+            return (State::On { runs: 0 }, true);
         }
+        let least = if self.learnt {
+            self.budget_ns.min(self.least_ns)
+        } else {
+            self.budget_ns
+        };
+        if frames >= self.pause && !roomy && left_ns >= least {
+            return (State::Trial { left_ns }, true);
+        }
+        let frames = frames.saturating_add(1);
+        (State::Off { fits, frames }, false)
+    }
+
+    /// Whether it is launched as a matter of course, where it fits.
+    pub fn runs(&self) -> bool {
+        matches!(self.state, State::On { .. })
     }
 
     /// It was launched and had nothing to run on: that says nothing of what it takes.
@@ -157,6 +167,64 @@ impl Expectation {
             Some(p99) if self.learnt && self.window.len() >= LEARNT => p99,
             Some(p99) if self.learnt => p99.saturating_add(margin(&self.config, p99)),
             _ => self.budget_ns,
+        }
+    }
+}
+
+/// What a unit takes from its launch to its result when others are under way beside it: whether it
+/// may be launched with them.
+///
+/// That is the longest of the last [`TOGETHER`] times. They are forgotten after a pause of
+/// `retry_frames` without such a launch, so that one stall keeps nothing apart for good.
+#[derive(Clone, Debug)]
+pub struct Together {
+    window: Window<TOGETHER>,
+    pause: u32,
+    apart: u32,
+    able: bool,
+}
+
+/// Launches remembered.
+const TOGETHER: usize = 64;
+
+impl Together {
+    /// Nothing is known.
+    pub fn new(config: &AdmissionConfig) -> Self {
+        Self {
+            window: Window::default(),
+            pause: config.retry_frames,
+            apart: 0,
+            able: false,
+        }
+    }
+
+    /// Whether nothing that is known speaks against it, with so much left of the deadline.
+    pub fn fits(&self, left_ns: u64) -> bool {
+        self.window.p99().is_none_or(|longest| longest <= left_ns)
+    }
+
+    /// Whether it was launched so the last time that this was tried.
+    pub fn is_able(&self) -> bool {
+        self.able
+    }
+
+    /// It was tried: whether it could be launched so.
+    pub fn tried(&mut self, able: bool) {
+        self.able = able;
+    }
+
+    /// Notes a launch together with others.
+    pub fn measured(&mut self, duration_ns: u64) {
+        self.apart = 0;
+        self.window.push(duration_ns);
+    }
+
+    /// Notes that it waited for the required ones.
+    pub fn waited(&mut self) {
+        self.apart += 1;
+        if self.apart >= self.pause {
+            self.apart = 0;
+            self.window = Window::default();
         }
     }
 }
@@ -263,6 +331,21 @@ mod tests {
         let mut unknown = fresh();
         assert!((0..500).all(|_| !frame(&mut unknown, 999, 1)));
         assert_eq!((0..50).filter(|_| frame(&mut unknown, 1000, 1)).count(), 50);
+    }
+
+    #[test]
+    fn what_is_launched_beside_others_is_remembered_until_a_pause_without() {
+        let mut together = Together::new(&config());
+        assert!(together.fits(0));
+        [300, 900, 400].map(|took| together.measured(took));
+        (0..5).for_each(|_| together.waited());
+        assert!(together.fits(900) && !together.fits(899));
+        together.waited();
+        assert!(together.fits(0));
+        // A peak is forgotten when as many have come after it as are remembered.
+        together.measured(900);
+        (0..TOGETHER).for_each(|_| together.measured(5));
+        assert!(together.fits(5) && !together.fits(4));
     }
 
     struct Past {

@@ -55,6 +55,39 @@ pub trait Backend {
         laps: &mut Laps<'_>,
     ) -> Result<(), BackendError>;
 
+    /// Launches unit number `unit` and returns without a wait for it, so that others can be under
+    /// way beside it. False where it can't be: nothing was done then, and it is to be
+    /// [run](Backend::run) in its turn. A unit that was launched is to be
+    /// [finished](Backend::finish) before the slot is lent out or the next frame begins; until then
+    /// other units may be launched, run, finished and withdrawn, but not itself. One that
+    /// [needs the stereo images](Unit::needs_stereo) is launched only behind all required ones of
+    /// the same frame. No stage is noted in `laps`.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn start(
+        &mut self,
+        _unit: usize,
+        _slot: &mut Slot,
+        _laps: &mut Laps<'_>,
+    ) -> Result<bool, BackendError> {
+        Ok(false)
+    }
+
+    /// Waits for a unit that was [launched](Backend::start), and takes its result over; `laps` is
+    /// told when the wait [ended](Laps::arrived), and each stage's time.
+    ///
+    /// # Errors
+    /// When the device fails; what is in the slot then is no result.
+    fn finish(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        laps: &mut Laps<'_>,
+    ) -> Result<(), BackendError> {
+        self.run(unit, slot, laps)
+    }
+
     /// Takes the result of an optional unit out of the slot: it was skipped, or came too late.
     fn withdraw(&mut self, unit: usize, slot: &mut Slot);
 
@@ -172,6 +205,7 @@ pub struct Laps<'a> {
     arrival: Timestamp,
     timing: &'a mut Timing,
     watch: Option<Watch<'a>>,
+    arrived: Option<Timestamp>,
 }
 
 /// Who is told when the next stage of a unit begins.
@@ -189,6 +223,7 @@ impl<'a> Laps<'a> {
             arrival,
             timing,
             watch: None,
+            arrived: None,
         }
     }
 
@@ -230,6 +265,16 @@ impl<'a> Laps<'a> {
             duration_ns,
             outcome: Outcome::Done,
         });
+    }
+
+    /// Notes that what was launched is done; the rest is the host's.
+    pub fn arrived(&mut self) {
+        self.arrived = Some(self.clock.now());
+    }
+
+    /// When what was launched was done, where that was noted.
+    pub(super) fn results_arrived(&self) -> Option<Timestamp> {
+        self.arrived
     }
 
     /// Now.

@@ -2,8 +2,8 @@
 use super::{Backend, BackendError, Laps, Slot, Unit};
 use crate::stage::{foreground::SnapshotError, state::StateError};
 
-/// Two backends one after the other on the same slot: what computes the street, then what
-/// computes from the mono image. A drive may lack either.
+/// Two backends on the same slot: what computes the street, then what computes from the mono
+/// image. A drive may lack either. What can be launched of the one is under way beside the other.
 ///
 /// A stage that gets a backend of its own (a graph on a GPU) takes the place of one of the two
 /// without the other's knowing.
@@ -58,6 +58,40 @@ impl<S: Backend, M: Backend> Backend for Chain<S, M> {
             (None, Some(street), _) => street.run(unit, slot, laps),
             (Some(unit), _, Some(mono)) => mono.run(unit, slot, laps),
             // No such unit.
+            _ => Ok(()),
+        }
+    }
+
+    fn start(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        laps: &mut Laps<'_>,
+    ) -> Result<bool, BackendError> {
+        match (
+            unit.checked_sub(self.street_units),
+            &mut self.street,
+            &mut self.mono,
+        ) {
+            (None, Some(street), _) => street.start(unit, slot, laps),
+            (Some(unit), _, Some(mono)) => mono.start(unit, slot, laps),
+            _ => Ok(false),
+        }
+    }
+
+    fn finish(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        laps: &mut Laps<'_>,
+    ) -> Result<(), BackendError> {
+        match (
+            unit.checked_sub(self.street_units),
+            &mut self.street,
+            &mut self.mono,
+        ) {
+            (None, Some(street), _) => street.finish(unit, slot, laps),
+            (Some(unit), _, Some(mono)) => mono.finish(unit, slot, laps),
             _ => Ok(()),
         }
     }
@@ -120,6 +154,24 @@ impl Backend for Box<dyn Backend + '_> {
         laps: &mut Laps<'_>,
     ) -> Result<(), BackendError> {
         (**self).run(unit, slot, laps)
+    }
+
+    fn start(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        laps: &mut Laps<'_>,
+    ) -> Result<bool, BackendError> {
+        (**self).start(unit, slot, laps)
+    }
+
+    fn finish(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        laps: &mut Laps<'_>,
+    ) -> Result<(), BackendError> {
+        (**self).finish(unit, slot, laps)
     }
 
     fn withdraw(&mut self, unit: usize, slot: &mut Slot) {

@@ -157,6 +157,10 @@ fn is_usual_latency(us: &u64) -> bool {
     *us == LATENCY_US
 }
 
+fn is_true(said: &bool) -> bool {
+    *said
+}
+
 fn is_usual_strictness(misses: &u32) -> bool {
     *misses == STRICT_MISSES
 }
@@ -184,6 +188,10 @@ pub struct LoopConfig {
     /// After so many frames in a row. 1 to 1000000.
     #[serde(skip_serializing_if = "is_usual_strictness")]
     pub strict_misses: u32,
+    /// Whether what need not wait for each other is under way at the same time, where the backend
+    /// can. Results are the same either way.
+    #[serde(skip_serializing_if = "is_true")]
+    pub overlap: bool,
     /// What each stage may take.
     pub budget_us: Budgets,
     /// Which stages are left out where time is short.
@@ -200,6 +208,7 @@ impl Default for LoopConfig {
             latency_us: LATENCY_US,
             strict: false,
             strict_misses: STRICT_MISSES,
+            overlap: true,
             budget_us: Budgets::default(),
             admission: AdmissionConfig::default(),
         }
@@ -292,6 +301,7 @@ impl LoopConfig {
         line("latency_us", !is_usual_latency(&latency), &latency);
         line("strict", self.strict, &false);
         line("strict_misses", !is_usual_strictness(&misses), &misses);
+        line("overlap", !self.overlap, &true);
         lines
     }
 

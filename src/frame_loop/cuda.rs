@@ -4,7 +4,7 @@
 //!
 //! A side branch of the graph carries what no stage waits for: pictures for the sinks, and the
 //! disparity on its way to the host.
-use std::rc::Rc;
+use std::{cell::Cell, rc::Rc};
 
 use crate::{
     calib::Rectification,
@@ -13,7 +13,10 @@ use crate::{
         Arena, ArenaLayout, Context, DeviceBuffer, Event, GpuError, GraphExec, Pinned, Priority,
         Stream,
     },
-    frame::{Camera, Gap, INVALID, Image, Mask, RoadOrigin, Size, StereoFrame, Stixels, Street},
+    frame::{
+        Camera, Gap, INVALID, Image, Mask, RoadOrigin, Size, StereoFrame, Stixels, Street,
+        Timestamp,
+    },
     stage::{
         rectify::{self, Rectified},
         road::{self, cuda::Road},
@@ -83,6 +86,7 @@ pub struct CudaBackend {
     left: Option<DeviceBuffer<u8>>,
     /// The start of the graph's work, then the end of each stage.
     marks: Vec<Rc<Event>>,
+    launched: Launched,
     unit: [Unit; 1],
     camera: Camera,
     mask: Option<Mask>,
@@ -240,6 +244,12 @@ impl CudaBackend {
             road: stages.road,
             stixel,
             host,
+            launched: Launched {
+                done: Rc::new(Event::for_order(context, false)?),
+                begin: marks.first().cloned(),
+                staged: Rc::default(),
+                at: Rc::default(),
+            },
             marks,
             unit: [unit],
             camera,
@@ -263,6 +273,11 @@ impl CudaBackend {
     /// Its rectified left image in the same way, as [`Wanted::left`] asks for it.
     pub fn left(&self) -> Option<&DeviceBuffer<u8>> {
         self.left.as_ref()
+    }
+
+    /// The place behind the graph that was launched last, for what is launched behind it.
+    pub(super) fn launched(&self) -> Launched {
+        self.launched.clone()
     }
 
     /// Bytes of device memory that the chain holds.
@@ -407,34 +422,86 @@ impl CudaBackend {
             .map(|(&stage, mark)| Ok((stage, mark[1].microseconds_since(&mark[0])?)))
     }
 
-    fn chain(&self, slot: &mut Slot, laps: &mut Laps<'_>) -> Result<(), GpuError> {
+    /// Stages the frame and launches the graph; what the host has to do besides is done while the
+    /// device works.
+    fn launch(&self, slot: &mut Slot, laps: &Laps<'_>) -> Result<bool, GpuError> {
         // Slots of this backend have one.
+        let Some(mut slot) = slot.street() else {
+            return Ok(false);
+        };
+        self.launched.staged.set(laps.now());
+        self.stage(slot.set)?;
+        self.launched.at.set(laps.now());
+        self.graph.launch(&self.stream)?;
+        self.stream.record(&self.launched.done)?;
+        self.meanwhile(&mut slot);
+        Ok(true)
+    }
+
+    fn collect(&self, slot: &mut Slot, laps: &mut Laps<'_>) -> Result<(), GpuError> {
         let Some(mut slot) = slot.street() else {
             return Ok(());
         };
-        let from = laps.now();
-        self.stage(slot.set)?;
-        let launched = laps.now();
-        self.graph.launch(&self.stream)?;
-        self.meanwhile(&mut slot);
         self.stream.synchronize()?;
+        laps.arrived();
         self.take_over(&mut slot)?;
         let stages = self.unit[0].stages;
         if self.marks.is_empty() {
-            let to = laps.lap(stages[0], from);
+            let to = laps.lap(stages[0], self.launched.staged.get());
             for &stage in &stages[1..] {
                 laps.note(stage, to, 0);
             }
             return Ok(());
         }
-        let mut start = launched;
+        let mut start = self.launched.at.get();
         for time in self.stage_times() {
             let (stage, us) = time?;
-            let duration = (f64::from(us) * 1000.0) as u64;
+            let duration = nanoseconds(us);
             laps.note(stage, start, duration);
             start = start.plus_ns(duration);
         }
         Ok(())
+    }
+}
+
+/// A graph that was launched, for what follows it on the device.
+#[derive(Clone)]
+pub(super) struct Launched {
+    /// Behind all its work.
+    done: Rc<Event>,
+    /// Where its work begins, where the time is taken.
+    begin: Option<Rc<Event>>,
+    /// When the host began with it.
+    staged: Rc<Cell<Timestamp>>,
+    /// When it was launched.
+    at: Rc<Cell<Timestamp>>,
+}
+
+impl Launched {
+    /// What to wait for behind it.
+    pub fn done(&self) -> &Event {
+        &self.done
+    }
+
+    /// When, by the host's clock, an event took place that lies behind the graph; without times,
+    /// when the graph was launched.
+    pub fn instant_of(&self, event: &Event) -> Result<Timestamp, GpuError> {
+        let at = self.at.get();
+        match &self.begin {
+            Some(begin) => Ok(at.plus_ns(nanoseconds(event.microseconds_since(begin)?))),
+            None => Ok(at),
+        }
+    }
+}
+
+pub(super) fn nanoseconds(us: f32) -> u64 {
+    (f64::from(us) * 1000.0) as u64
+}
+
+fn failed(e: GpuError) -> BackendError {
+    BackendError {
+        backend: "cuda",
+        message: e.to_string(),
     }
 }
 
@@ -456,10 +523,28 @@ impl Backend for CudaBackend {
         slot: &mut Slot,
         laps: &mut Laps<'_>,
     ) -> Result<(), BackendError> {
-        self.chain(slot, laps).map_err(|e| BackendError {
-            backend: "cuda",
-            message: e.to_string(),
-        })
+        match self.launch(slot, laps).map_err(failed)? {
+            true => self.collect(slot, laps).map_err(failed),
+            false => Ok(()),
+        }
+    }
+
+    fn start(
+        &mut self,
+        _unit: usize,
+        slot: &mut Slot,
+        laps: &mut Laps<'_>,
+    ) -> Result<bool, BackendError> {
+        self.launch(slot, laps).map_err(failed)
+    }
+
+    fn finish(
+        &mut self,
+        _unit: usize,
+        slot: &mut Slot,
+        laps: &mut Laps<'_>,
+    ) -> Result<(), BackendError> {
+        self.collect(slot, laps).map_err(failed)
     }
 
     fn withdraw(&mut self, _unit: usize, _slot: &mut Slot) {

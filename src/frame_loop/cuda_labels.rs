@@ -8,7 +8,7 @@ use crate::{
         Arena, ArenaLayout, Context, DeviceBuffer, Event, GpuError, GraphExec, Pinned, Priority,
         Stream,
     },
-    frame::{LabelState, Labels},
+    frame::{LabelState, Labels, Timestamp},
     stage::{
         forest::{
             self,
@@ -20,7 +20,7 @@ use crate::{
 
 use super::{
     Backend, BackendError, ChainError, CudaBackend, LabelShape, Laps, Slot, StageId, Unit,
-    cuda::unpack,
+    cuda::{Launched, nanoseconds, unpack},
     labels::{UNITS, withdraw},
 };
 
@@ -35,6 +35,8 @@ pub struct CudaLabels {
     posteriors: Option<Pinned<u16>>,
     /// Before the first kernel, and behind the labels' way back.
     marks: [Rc<Event>; 2],
+    /// Where it begins in a frame that it was launched on behind the chain.
+    street: Launched,
     device_bytes: u64,
 }
 
@@ -112,6 +114,7 @@ impl CudaLabels {
             confidence: host.slice(places.confidence())?.view()?,
             posteriors: wanted.transpose()?.map(|p| p.view()).transpose()?,
             marks,
+            street: street.launched(),
         })
     }
 
@@ -120,19 +123,35 @@ impl CudaLabels {
         self.device_bytes
     }
 
-    fn label(&self, labels: &mut Labels, laps: &mut Laps<'_>) -> Result<(), GpuError> {
-        let launched = laps.now();
-        self.graph.launch(&self.stream)?;
+    /// Takes the labels over of a graph that was launched at `launched`, where that is known.
+    fn take(
+        &self,
+        launched: Option<Timestamp>,
+        labels: &mut Labels,
+        laps: &mut Laps<'_>,
+    ) -> Result<(), GpuError> {
         self.stream.synchronize()?;
+        laps.arrived();
         labels.state = LabelState::Valid;
         unpack(&self.labels.read()?, &mut labels.labels);
         unpack(&self.confidence.read()?, &mut labels.confidence);
         if let Some(posteriors) = &self.posteriors {
             labels.posteriors.copy_from_slice(&posteriors.read()?);
         }
-        let us = self.marks[1].microseconds_since(&self.marks[0])?;
-        laps.note(StageId::Forest, launched, (f64::from(us) * 1000.0) as u64);
+        let duration = nanoseconds(self.marks[1].microseconds_since(&self.marks[0])?);
+        let from = match launched {
+            Some(launched) => launched,
+            None => self.street.instant_of(&self.marks[0])?,
+        };
+        laps.note(StageId::Forest, from, duration);
         Ok(())
+    }
+}
+
+fn failed(e: GpuError) -> BackendError {
+    BackendError {
+        backend: "cuda",
+        message: e.to_string(),
     }
 }
 
@@ -153,14 +172,42 @@ impl Backend for CudaLabels {
         laps: &mut Laps<'_>,
     ) -> Result<(), BackendError> {
         match &mut slot.result.labels {
-            Some(labels) => self.label(labels, laps).map_err(|e| BackendError {
-                backend: "cuda",
-                message: e.to_string(),
-            }),
+            Some(labels) => {
+                let launched = laps.now();
+                self.graph.launch(&self.stream).map_err(failed)?;
+                self.take(Some(launched), labels, laps).map_err(failed)
+            }
             None => {
                 laps.skip(StageId::Forest);
                 Ok(())
             }
+        }
+    }
+
+    /// Behind the chain's graph, on the device.
+    fn start(
+        &mut self,
+        _unit: usize,
+        slot: &mut Slot,
+        _laps: &mut Laps<'_>,
+    ) -> Result<bool, BackendError> {
+        if slot.result.labels.is_none() {
+            return Ok(false);
+        }
+        self.stream.wait(self.street.done()).map_err(failed)?;
+        self.graph.launch(&self.stream).map_err(failed)?;
+        Ok(true)
+    }
+
+    fn finish(
+        &mut self,
+        _unit: usize,
+        slot: &mut Slot,
+        laps: &mut Laps<'_>,
+    ) -> Result<(), BackendError> {
+        match &mut slot.result.labels {
+            Some(labels) => self.take(None, labels, laps).map_err(failed),
+            None => Ok(()),
         }
     }
 

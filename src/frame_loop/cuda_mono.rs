@@ -11,7 +11,7 @@ use crate::{
         Arena, ArenaLayout, Context, DeviceBuffer, Event, GpuError, GraphExec, Pinned, Priority,
         Stream,
     },
-    frame::{FrameResult, Image, Mask, MonoImage, Size},
+    frame::{FrameResult, Image, Logos, Mask, MonoImage, Size, Timestamp},
     stage::{
         Stage as _,
         device::Motion,
@@ -32,6 +32,7 @@ use crate::{
 use super::{
     Backend, BackendError, ChainError, Laps, MonoShape, Slot, StageId, Unit,
     backend::sections,
+    cuda::nanoseconds,
     mono::{LOGO, STILL, on_picture, pass_by, withdraw},
 };
 
@@ -126,6 +127,40 @@ impl CudaMono {
         }
     }
 
+    /// Sends the picture to the device and launches the unit's graph. False where that can't be
+    /// done ahead.
+    fn launch(
+        &mut self,
+        unit: Unit,
+        image: &MonoImage,
+        speed_mps: Option<f32>,
+        laps: &Laps<'_>,
+    ) -> Result<bool, GpuError> {
+        match (unit == STILL, &mut self.still, &mut self.logo) {
+            (true, Some(still), _) => still.launch(image, speed_mps, laps)?,
+            (false, _, Some(Logo::Device(marks))) => marks.launch(image, laps)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Waits for what was launched, and does the rest.
+    fn collect(
+        &mut self,
+        unit: Unit,
+        result: &mut FrameResult,
+        laps: &mut Laps<'_>,
+    ) -> Result<(), GpuError> {
+        match (unit == STILL, &mut self.still, &mut self.logo) {
+            (true, Some(still), _) => still.collect(result, laps),
+            (false, _, Some(Logo::Device(marks))) => match &mut result.logos {
+                Some(logos) => marks.collect(logos, laps),
+                None => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+
     fn compute(
         &mut self,
         unit: Unit,
@@ -134,22 +169,22 @@ impl CudaMono {
         result: &mut FrameResult,
         laps: &mut Laps<'_>,
     ) -> Result<(), GpuError> {
-        if unit == STILL {
-            return match &mut self.still {
-                Some(still) => still.run(image, speed_mps, result, laps),
-                None => Ok(()),
-            };
+        if self.launch(unit, image, speed_mps, laps)? {
+            return self.collect(unit, result, laps);
         }
         let from = laps.now();
-        if let Some(logos) = &mut result.logos {
-            match &mut self.logo {
-                Some(Logo::Device(marks)) => marks.run(image, logos)?,
-                Some(Logo::Host(plan)) => plan.run(logo::Input { image }, logos),
-                None => {}
-            }
+        if let (Some(Logo::Host(plan)), Some(logos)) = (&mut self.logo, &mut result.logos) {
+            plan.run(logo::Input { image }, logos);
         }
         laps.lap(StageId::Logo, from);
         Ok(())
+    }
+}
+
+fn failed(e: GpuError) -> BackendError {
+    BackendError {
+        backend: "cuda",
+        message: e.to_string(),
     }
 }
 
@@ -164,7 +199,7 @@ impl Backend for CudaMono {
 
     /// The times of egomotion and foreground are the device's, between events of the graph: the
     /// picture's way there counts to the first, the mask's way back to the second. That of the
-    /// logos is the host's, over all of it.
+    /// logos is the device's and what the host does before and after.
     fn run(
         &mut self,
         unit: usize,
@@ -175,15 +210,40 @@ impl Backend for CudaMono {
         match on_picture(slot, |image, speed, result| {
             self.compute(this, image, speed, result, laps)
         }) {
-            Some(outcome) => outcome.map_err(|e| BackendError {
-                backend: "cuda",
-                message: e.to_string(),
-            }),
+            Some(outcome) => outcome.map_err(failed),
             None => {
                 pass_by(this, slot, laps);
                 Ok(())
             }
         }
+    }
+
+    /// Only with a picture of the mono camera's: the left one in its place is not there before the
+    /// stereo chain is done.
+    fn start(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        laps: &mut Laps<'_>,
+    ) -> Result<bool, BackendError> {
+        let this = self.units[unit];
+        let mono = slot.set.mono.as_ref();
+        match mono.and_then(|mono| mono.usable()) {
+            Some(image) => self
+                .launch(this, image, slot.set.speed_mps, laps)
+                .map_err(failed),
+            None => Ok(false),
+        }
+    }
+
+    fn finish(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        laps: &mut Laps<'_>,
+    ) -> Result<(), BackendError> {
+        let this = self.units[unit];
+        self.collect(this, &mut slot.result, laps).map_err(failed)
     }
 
     fn withdraw(&mut self, unit: usize, slot: &mut Slot) {
@@ -255,6 +315,7 @@ struct Still {
     mask: Pinned<u8>,
     /// Before the picture's upload, behind the egomotion, behind the mask's download.
     marks: [Rc<Event>; 3],
+    launched: Timestamp,
     device_bytes: u64,
 }
 
@@ -325,31 +386,34 @@ impl Still {
             verdict: host_output.slice(VERDICT..VERDICT + 4)?.view()?,
             mask: host_output.slice(RESULT_HEAD..host_output.len())?,
             marks,
+            launched: Timestamp::default(),
         })
     }
 
-    fn run(
+    fn launch(
         &mut self,
         image: &MonoImage,
         speed_mps: Option<f32>,
-        result: &mut FrameResult,
-        laps: &mut Laps<'_>,
+        laps: &Laps<'_>,
     ) -> Result<(), GpuError> {
+        self.speed.write()?[0] = speed_mps.unwrap_or(f32::NAN);
+        pack(image, &mut self.picture.write()?);
+        self.launched = laps.now();
+        self.graph.launch(&self.stream)
+    }
+
+    fn collect(&mut self, result: &mut FrameResult, laps: &mut Laps<'_>) -> Result<(), GpuError> {
+        self.stream.synchronize()?;
+        laps.arrived();
         let (Some(motion), Some(foreground)) = (&mut result.motion, &mut result.foreground) else {
             return Ok(());
         };
-        self.speed.write()?[0] = speed_mps.unwrap_or(f32::NAN);
-        pack(image, &mut self.picture.write()?);
-        let launched = laps.now();
-        self.graph.launch(&self.stream)?;
-        self.stream.synchronize()?;
         *motion = self.motion.read()?[0].into();
         foreground.state = foreground::cuda::state_of(self.verdict.read()?[0]);
         rows(&self.mask.read()?, &mut foreground.mask);
-        let mut start = launched;
+        let mut start = self.launched;
         for (stage, mark) in STILL.stages.iter().zip(self.marks.windows(2)) {
-            let us = mark[1].microseconds_since(&mark[0])?;
-            let duration = (f64::from(us) * 1000.0) as u64;
+            let duration = nanoseconds(mark[1].microseconds_since(&mark[0])?);
             laps.note(*stage, start, duration);
             start = start.plus_ns(duration);
         }
@@ -381,6 +445,11 @@ struct Marks {
     found: Vec<features::Keypoint>,
     found_matches: Vec<Vec<matcher::Match>>,
     capacity: usize,
+    /// Around the graph's work.
+    marks: [Rc<Event>; 2],
+    launched: Timestamp,
+    /// What the host took for the picture before.
+    staging_ns: u64,
     device_bytes: u64,
 }
 
@@ -439,8 +508,10 @@ impl Marks {
         // What lies behind the ends of lists is copied with them, and never looked at.
         stream.fill(&matches.view::<u32>()?, 0u32)?;
         stream.fill(&features.found().keypoints.view::<u32>()?, 0u32)?;
+        let marks = [Rc::new(Event::new(context)?), Rc::new(Event::new(context)?)];
         let graph = stream
             .capture::<GpuError>(|stream| {
+                stream.record_in_graph(&marks[0])?;
                 stream.copy_to_device(&host_picture, &picture)?;
                 features.enqueue(stream, &picture)?;
                 let found = features.found();
@@ -461,7 +532,8 @@ impl Marks {
                 matcher.enqueue_all(stream, found, &lists)?;
                 stream.copy_to_host(&found.counts, &host_counts)?;
                 stream.copy_to_host(&found.keypoints, &host_keypoints)?;
-                stream.copy_to_host(&matches, &host_matches)
+                stream.copy_to_host(&matches, &host_matches)?;
+                stream.record_in_graph(&marks[1])
             })?
             .instantiate()?;
         graph.upload(&stream)?;
@@ -480,13 +552,24 @@ impl Marks {
             keypoints: host_keypoints,
             matches: host_matches,
             capacity,
+            marks,
+            launched: Timestamp::default(),
+            staging_ns: 0,
         })
     }
 
-    fn run(&mut self, image: &MonoImage, logos: &mut crate::frame::Logos) -> Result<(), GpuError> {
+    fn launch(&mut self, image: &MonoImage, laps: &Laps<'_>) -> Result<(), GpuError> {
+        let from = laps.now();
         bytes(self.follower.grey(image), &mut self.picture.write()?);
-        self.graph.launch(&self.stream)?;
+        self.launched = laps.now();
+        self.staging_ns = self.launched.since(from);
+        self.graph.launch(&self.stream)
+    }
+
+    fn collect(&mut self, logos: &mut Logos, laps: &mut Laps<'_>) -> Result<(), GpuError> {
         self.stream.synchronize()?;
+        laps.arrived();
+        let arrived = laps.now();
         let n = (self.counts.read()?[0].count as usize).min(self.capacity);
         self.found.clear();
         let keypoints = self.keypoints.read()?;
@@ -503,6 +586,9 @@ impl Marks {
             out.extend((0u32..).zip(of_template).filter_map(of_device));
         }
         self.follower.step(&self.found, &self.found_matches, logos);
+        let device = nanoseconds(self.marks[1].microseconds_since(&self.marks[0])?);
+        let duration = self.staging_ns + device + laps.now().since(arrived);
+        laps.note(StageId::Logo, self.launched, duration);
         Ok(())
     }
 }

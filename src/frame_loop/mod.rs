@@ -8,6 +8,10 @@
 //! to a [`Sink`](crate::sink::Sink), the buffers go back, and the next frame begins: one frame is
 //! in flight, so that lateness never piles up.
 //!
+//! Units that need not wait for each other are under way at once where the backend can
+//! ([`Backend::start`]): they are launched in the order of admission and finished in the same, so
+//! that results, their order and the recorded decisions are those of one after the other.
+//!
 //! What computes is a [`Chain`] that [`Parts`] puts together: the stereo chain's backend, then the
 //! mono chain's ([`CpuMono`], on a GPU perhaps `CudaMono`), and behind both the forest
 //! ([`CpuLabels`], on a GPU perhaps `CudaLabels`), which reads what the stereo chain gave.

@@ -7,6 +7,7 @@ use std::{
 use crate::{
     frame::{
         Decisions, FrameId, FrameSet, Gap, GapSet, MAX_STAGES, Outcome, StageTiming, Timestamp,
+        Timing,
     },
     sink::{Sink, SinkError},
     source::{Next, Source},
@@ -14,7 +15,8 @@ use crate::{
 
 use super::{
     Backend, BackendError, Clock, Doing, Laps, LoopConfig, Monitor, Slot, StageId, Unit,
-    admission::Expectation, backend::Watch,
+    admission::{Expectation, Together},
+    backend::Watch,
 };
 
 /// How frames are fed and whether the clock decides anything; see [`super`].
@@ -80,6 +82,7 @@ pub struct FrameLoop<'a, B, C> {
     pace: Pace,
     slot: Slot,
     expected: heapless::Vec<Expectation, MAX_UNITS>,
+    together: heapless::Vec<Together, MAX_UNITS>,
     /// Clock time and timestamp of the first frame: where the drive's time lies on the clock.
     epoch: Option<(Timestamp, Timestamp)>,
     /// The last frame seen, computed or not.
@@ -121,6 +124,8 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
             })
             .collect();
         let units = backend.units();
+        let together = units.iter().map(|_| Together::new(&config.admission));
+        let together = together.collect();
         let mut order: heapless::Vec<usize, MAX_UNITS> = (0..units.len()).collect();
         order.sort_unstable_by_key(|&n| match units[n].required() {
             true => (0, n),
@@ -133,6 +138,7 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
             pace,
             slot,
             expected,
+            together,
             epoch: None,
             last: None,
             period_ns: FIRST_PERIOD_NS,
@@ -366,9 +372,9 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
         })
     }
 
-    /// Runs the units of the frame in the slot and judges them by the clock.
+    /// Runs the units of the frame in the slot and judges them by the clock: what can be under way
+    /// at once is launched first, then each has its turn.
     fn compute(&mut self, arrival: Timestamp) -> Result<(), BackendError> {
-        let deadline = arrival.plus_ns(self.config.deadline_ns());
         let decides = self.pace == Pace::Realtime;
         self.slot.result.id = self.slot.set.id;
         self.slot.result.gaps = GapSet::EMPTY;
@@ -380,106 +386,252 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
             self.slot.result.gaps.insert(gap);
             self.slot.blank_street();
         }
-        // Where there is no mono camera the other stages, too, look at the stereo camera's image.
-        let all_blind = blind.is_some() && self.slot.set.mono.is_none();
+        let frame = Frame {
+            id: self.slot.set.id,
+            arrival,
+            deadline: arrival.plus_ns(self.config.deadline_ns()),
+            decides,
+            recorded: self.slot.set.decisions.filter(|_| self.follows && !decides),
+            blind: blind.is_some(),
+            // Where there is no mono camera the other stages, too, look at the stereo camera's
+            // image.
+            all_blind: blind.is_some() && self.slot.set.mono.is_none(),
+        };
         // Timing is lent out while the backend writes the rest of the result.
         let mut timing = mem::take(&mut self.slot.result.timing);
         timing.start = arrival;
         timing.stages.clear();
-        let recorded = self.slot.set.decisions.filter(|_| self.follows && !decides);
+        let mut ahead = [Ahead::Apart { room_ns: 0 }; MAX_UNITS];
+        if self.config.overlap {
+            self.start(&frame, &mut ahead, &mut timing)?;
+        }
         let mut required_ran = None;
         for at in 0..self.order.len() {
             let unit = self.order[at];
-            let Unit { stages } = self.backend.units()[unit];
-            let required = self.backend.units()[unit].required();
-            if all_blind || blind.is_some() && self.backend.units()[unit].needs_stereo() {
-                let mut laps = Laps::new(self.clock, arrival, &mut timing);
-                stages.iter().for_each(|&stage| laps.skip(stage));
-                self.backend.withdraw(unit, &mut self.slot);
-                continue;
-            }
-            let recorded = recorded.filter(|_| !required);
-            let was = |how: fn(&Decisions, usize) -> bool| {
-                recorded.is_some_and(|d| stages.iter().any(|&s| how(&d, s as usize)))
-            };
-            let before = self.clock.now();
-            let admitted = match decides && !required {
-                true => self.expected[unit].admits(deadline.since(before)),
-                false => !was(Decisions::skipped),
-            };
-            if !admitted {
-                for stage in stages {
-                    // Room for more stages than there are.
-                    let _ = timing.stages.push(StageTiming {
-                        stage: stage.name(),
-                        start_ns: before.since(arrival),
-                        duration_ns: 0,
-                        outcome: Outcome::Skipped,
-                    });
-                }
-                self.slot.result.gaps.insert(Gap::Skipped);
-                self.backend.withdraw(unit, &mut self.slot);
-                continue;
-            }
-            let first = timing.stages.len();
-            let frame = self.slot.set.id;
-            let watch = self.monitor.map(|monitor| Watch {
-                probe: &monitor.probe,
-                frame,
-                stages,
-            });
-            let mut slowed = 0;
-            if let (Some(monitor), Some(&stage)) = (self.monitor, stages.first()) {
-                monitor.probe.mark(Doing::Stage(stage), frame, before);
-                if let Some(hang) = &monitor.hang {
-                    hang.strike(stages, frame.index);
-                }
-                if let Some(slow) = &monitor.slow {
-                    slowed = slow.strike(stages, frame.index, self.clock);
-                }
-            }
-            let mut laps = Laps::new(self.clock, arrival, &mut timing).watched(watch);
-            self.backend.run(unit, &mut self.slot, &mut laps)?;
-            let after = self.clock.now();
-            if let Some(lap) = timing.stages.get_mut(first) {
-                lap.start_ns = lap.start_ns.saturating_sub(slowed);
-                lap.duration_ns += slowed;
-            }
-            let mut laps = timing.stages[first..].iter();
-            if laps.all(|lap| lap.outcome == Outcome::Skipped) {
-                // There was nothing to run on: that says nothing of what it takes.
-                self.expected[unit].idle();
-                continue;
-            }
-            self.expected[unit].measured(after.since(before));
-            if required {
-                required_ran = Some(after);
-            }
-            let late = !required && (decides && after > deadline || was(Decisions::late));
-            for (ran, &stage) in timing.stages[first..].iter_mut().zip(stages) {
-                if late {
-                    ran.outcome = Outcome::Late;
-                    self.slot.result.gaps.insert(Gap::Late);
-                } else if ran.duration_ns > self.config.budget_us.ns(stage) {
-                    ran.outcome = Outcome::OverBudget;
-                }
-            }
-            if late {
-                self.backend.withdraw(unit, &mut self.slot);
+            let ran = self.turn(&frame, unit, ahead[unit], &mut timing)?;
+            if self.backend.units()[unit].required() {
+                required_ran = ran.or(required_ran);
             }
         }
         if let Some(complete) = required_ran {
-            let missed = decides && complete > deadline;
+            let missed = decides && complete > frame.deadline;
             self.misses = if missed { self.misses + 1 } else { 0 };
         }
         let now = self.clock.now();
         timing.duration_ns = now.since(arrival);
         timing.outcome = Outcome::Done;
-        if decides && now > deadline {
+        if decides && now > frame.deadline {
             timing.outcome = Outcome::Late;
             self.slot.result.gaps.insert(Gap::Late);
         }
         self.slot.result.timing = timing;
         Ok(())
     }
+
+    /// Launches the required units, and beside and behind them the optional ones that are
+    /// expected to be done in time so. Where one does not fit, it and those that are less important
+    /// wait until the required ones are done, and what is left is known; those that are skipped at
+    /// present keep nobody waiting.
+    fn start(
+        &mut self,
+        frame: &Frame,
+        ahead: &mut [Ahead; MAX_UNITS],
+        timing: &mut Timing,
+    ) -> Result<(), BackendError> {
+        let mut required_ns = 0u64;
+        for at in 0..self.order.len() {
+            let unit = self.order[at];
+            let this = self.backend.units()[unit];
+            if frame.passes(&this) {
+                continue;
+            }
+            let before = self.clock.now();
+            let (expected, together) = (&self.expected[unit], &self.together[unit]);
+            let decides = frame.decides && !this.required();
+            let mut room_ns = 0;
+            if this.required() {
+                required_ns = required_ns.saturating_add(expected.expected_ns());
+            } else if decides {
+                let left_ns = frame.deadline.since(before);
+                room_ns = match left_ns.checked_sub(required_ns) {
+                    Some(behind_ns) if this.needs_stereo() => behind_ns,
+                    Some(_) => left_ns,
+                    None => 0,
+                };
+                if !expected.would_admit(room_ns) || !together.fits(left_ns) {
+                    if expected.runs() {
+                        break;
+                    }
+                    if together.is_able() {
+                        ahead[unit] = Ahead::Apart { room_ns };
+                    }
+                    continue;
+                }
+            } else if frame.was(this.stages, Decisions::skipped) {
+                continue;
+            }
+            if let (Some(monitor), Some(&stage)) = (self.monitor, this.stages.first()) {
+                monitor.probe.mark(Doing::Stage(stage), frame.id, before);
+            }
+            let mut laps = Laps::new(self.clock, frame.arrival, timing);
+            let launched = self.backend.start(unit, &mut self.slot, &mut laps)?;
+            self.together[unit].tried(launched);
+            if launched {
+                if decides {
+                    self.expected[unit].admits(room_ns);
+                }
+                let took_ns = self.clock.now().since(before);
+                ahead[unit] = Ahead::Launched { before, took_ns };
+            } else if this.required() {
+                // Nothing beside it.
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// A unit's turn: it is finished where it was launched, else run, or skipped. Says when it was
+    /// done, where it was run.
+    fn turn(
+        &mut self,
+        frame: &Frame,
+        unit: usize,
+        ahead: Ahead,
+        timing: &mut Timing,
+    ) -> Result<Option<Timestamp>, BackendError> {
+        let Frame {
+            arrival, deadline, ..
+        } = *frame;
+        let this = self.backend.units()[unit];
+        let stages = this.stages;
+        let required = this.required();
+        if frame.passes(&this) {
+            let mut laps = Laps::new(self.clock, arrival, timing);
+            stages.iter().for_each(|&stage| laps.skip(stage));
+            self.backend.withdraw(unit, &mut self.slot);
+            return Ok(None);
+        }
+        let before = self.clock.now();
+        let admitted = match ahead {
+            Ahead::Launched { .. } => true,
+            Ahead::Apart { room_ns } => {
+                self.together[unit].waited();
+                if frame.decides && !required {
+                    let left_ns = deadline.since(before).max(room_ns);
+                    self.expected[unit].admits(left_ns)
+                } else {
+                    required || !frame.was(stages, Decisions::skipped)
+                }
+            }
+        };
+        if !admitted {
+            for stage in stages {
+                // Room for more stages than there are.
+                let _ = timing.stages.push(StageTiming {
+                    stage: stage.name(),
+                    start_ns: before.since(arrival),
+                    duration_ns: 0,
+                    outcome: Outcome::Skipped,
+                });
+            }
+            self.slot.result.gaps.insert(Gap::Skipped);
+            self.backend.withdraw(unit, &mut self.slot);
+            return Ok(None);
+        }
+        let first = timing.stages.len();
+        let watch = self.monitor.map(|monitor| Watch {
+            probe: &monitor.probe,
+            frame: frame.id,
+            stages,
+        });
+        let mut slowed = 0;
+        if let (Some(monitor), Some(&stage)) = (self.monitor, stages.first()) {
+            monitor.probe.mark(Doing::Stage(stage), frame.id, before);
+            if let Some(hang) = &monitor.hang {
+                hang.strike(stages, frame.id.index);
+            }
+            if let Some(slow) = &monitor.slow {
+                slowed = slow.strike(stages, frame.id.index, self.clock);
+            }
+        }
+        let mut laps = Laps::new(self.clock, arrival, timing).watched(watch);
+        match ahead {
+            Ahead::Launched { .. } => self.backend.finish(unit, &mut self.slot, &mut laps)?,
+            Ahead::Apart { .. } => self.backend.run(unit, &mut self.slot, &mut laps)?,
+        }
+        let arrived = laps.results_arrived();
+        let after = self.clock.now();
+        if let Some(lap) = timing.stages.get_mut(first) {
+            lap.start_ns = lap.start_ns.saturating_sub(slowed);
+            lap.duration_ns += slowed;
+        }
+        let laps = &timing.stages[first..];
+        if laps.iter().all(|lap| lap.outcome == Outcome::Skipped) {
+            // There was nothing to run on: that says nothing of what it takes.
+            self.expected[unit].idle();
+            return Ok(None);
+        }
+        let took_ns = match ahead {
+            // What it waited for others is not its own.
+            Ahead::Launched { before, took_ns } => {
+                self.together[unit].measured(after.since(before));
+                let host_ns = arrived.map_or(0, |arrived| after.since(arrived));
+                let stages_ns: u64 = laps.iter().map(|lap| lap.duration_ns).sum();
+                took_ns + stages_ns + host_ns
+            }
+            Ahead::Apart { .. } => after.since(before),
+        };
+        self.expected[unit].measured(took_ns);
+        let late =
+            !required && (frame.decides && after > deadline || frame.was(stages, Decisions::late));
+        for (ran, &stage) in timing.stages[first..].iter_mut().zip(stages) {
+            if late {
+                ran.outcome = Outcome::Late;
+                self.slot.result.gaps.insert(Gap::Late);
+            } else if ran.duration_ns > self.config.budget_us.ns(stage) {
+                ran.outcome = Outcome::OverBudget;
+            }
+        }
+        if late {
+            self.backend.withdraw(unit, &mut self.slot);
+        }
+        Ok(Some(after))
+    }
+}
+
+/// What is known of the frame in the slot before it is computed.
+struct Frame {
+    id: FrameId,
+    arrival: Timestamp,
+    deadline: Timestamp,
+    /// Whether the clock decides.
+    decides: bool,
+    /// What was decided when it was recorded, where that is followed.
+    recorded: Option<Decisions>,
+    /// Without stereo images.
+    blind: bool,
+    all_blind: bool,
+}
+
+impl Frame {
+    /// Whether a unit has nothing to run on.
+    fn passes(&self, unit: &Unit) -> bool {
+        self.all_blind || self.blind && unit.needs_stereo()
+    }
+
+    /// Whether one of the stages was dealt with so when the frame was recorded.
+    fn was(&self, stages: &[StageId], how: fn(&Decisions, usize) -> bool) -> bool {
+        let recorded = self.recorded.as_ref();
+        recorded.is_some_and(|d| stages.iter().any(|&s| how(d, s as usize)))
+    }
+}
+
+/// What was done about a unit before its turn.
+#[derive(Clone, Copy)]
+enum Ahead {
+    /// Nothing. Of one that is skipped at present: what it would have had if it had been launched
+    /// together with the required ones.
+    Apart { room_ns: u64 },
+    /// It was launched; the host took so long for that.
+    Launched { before: Timestamp, took_ns: u64 },
 }
