@@ -324,28 +324,13 @@ __device__ inline void load_four(const typename P::Raw* image, std::size_t base,
     }
 }
 
-// Pixels of a block that need all of their modes, of each warp the first `count`: four times the
-// thread and which of its pixels, and from bit 9 on how many modes it has.
+// Pixels of a block that need all of their modes: four times the thread and which of its pixels, and
+// from bit 9 on how many modes it has.
 struct Later {
-    std::uint16_t list[MODEL_THREADS / WARP][4 * WARP];
-    std::uint32_t count[MODEL_THREADS / WARP];
+    std::uint16_t list[4 * MODEL_THREADS];
+    std::uint32_t count;
 };
 static_assert(4 * MODEL_THREADS <= 512, "9 bits");
-static_assert(MODEL_THREADS / WARP == 4, "as `entry_of` has them");
-
-// The k-th of all; false behind the last.
-__device__ inline bool entry_of(const Later& later, std::uint32_t k, std::uint32_t& entry) {
-#pragma unroll
-    for (int w = 0; w < static_cast<int>(MODEL_THREADS) / WARP; ++w) {
-        const std::uint32_t n = later.count[w];
-        if (k < n) {
-            entry = later.list[w][k];
-            return true;
-        }
-        k -= n;
-    }
-    return false;
-}
 
 // Four pixels of which most match their heaviest mode. Gives those that do not, and the counts.
 template <typename P, bool MOVED>
@@ -450,29 +435,31 @@ __device__ inline std::uint32_t four_pixels(const FgParams& p, const FgFrame& f,
 template <typename P, bool MOVED>
 __device__ inline void pixels(const FgParams& p, const FgFrame& f, const FgModel& model,
                               const typename P::Raw* image, const std::uint8_t* skips, bool known,
-                              const std::uint16_t* slacks, bool fresh, std::uint8_t* codes, std::size_t first,
-                              Later& later) {
+                              const std::uint16_t* slacks, bool fresh, std::uint8_t* codes, Later& later) {
     constexpr int C = P::C;
-    const std::size_t base = first + 4 * threadIdx.x;
+    const std::size_t base = 4 * global_index();
     std::uint32_t rest = 0, counts = 0;
     if (base < p.area) {
         rest = four_pixels<P, MOVED>(p, f, model, image, skips, known, slacks, fresh, codes, base, counts);
     }
-    // On a resting scene there are none in all of the block.
-    if (__syncthreads_or(rest != 0) == 0) return;
-    const std::uint32_t own = static_cast<std::uint32_t>(__popc(rest));
-    std::uint32_t at = warp_prefix_sum_exclusive(own);
-    if (lane_id() == WARP - 1) later.count[warp_id()] = at + own;
+    if (__any_sync(ALL_LANES, rest != 0)) {
+        const std::uint32_t own = static_cast<std::uint32_t>(__popc(rest));
+        const std::uint32_t before = warp_prefix_sum_exclusive(own);
+        std::uint32_t at = 0;
+        if (lane_id() == WARP - 1) at = atomicAdd(&later.count, before + own);
+        at = __shfl_sync(ALL_LANES, at, WARP - 1) + before;
 #pragma unroll
-    for (std::uint32_t j = 0; j < 4; ++j) {
-        if (!(rest >> j & 1)) continue;
-        later.list[warp_id()][at++] =
-            static_cast<std::uint16_t>((4 * threadIdx.x + j) | (counts >> (8 * j) & 0xff) << 9);
+        for (std::uint32_t j = 0; j < 4; ++j) {
+            if (!(rest >> j & 1)) continue;
+            later.list[at++] = static_cast<std::uint16_t>((4 * threadIdx.x + j) | (counts >> (8 * j) & 0xff) << 9);
+        }
     }
     __syncthreads();
-    std::uint32_t entry;
+    const std::uint32_t n = later.count;
+    const std::size_t first = 4 * static_cast<std::size_t>(blockIdx.x) * MODEL_THREADS;
 #pragma unroll 1
-    for (std::uint32_t k = threadIdx.x; entry_of(later, k, entry); k += MODEL_THREADS) {
+    for (std::uint32_t k = threadIdx.x; k < n; k += MODEL_THREADS) {
+        const std::uint32_t entry = later.list[k];
         const std::size_t i = first + (entry & 511);
         float x[C];
 #pragma unroll
@@ -480,8 +467,6 @@ __device__ inline void pixels(const FgParams& p, const FgFrame& f, const FgModel
         const float slack = MOVED ? number(slacks[i]) : 0.0f;
         codes[i] = static_cast<std::uint8_t>(any_pixel<C, MOVED>(p, f, model, i, entry >> 9, x, slack));
     }
-    // The next pixels' list takes the place of this one.
-    __syncthreads();
 }
 
 template <typename P>
@@ -491,17 +476,14 @@ __device__ inline void model_step(const FgParams& p, const FgNow* now, const FgM
                                   std::uint8_t* codes) {
     if (now->action == 0) return;
     __shared__ Later later;
+    if (threadIdx.x == 0) later.count = 0;
+    __syncthreads();
     const FgFrame f = now->frame;
-    const bool fresh = now->fresh != 0, moved = now->moved != 0;
-    // What holds for the frame is waited for once, not by each block of a picture.
-    const std::size_t stride = 4 * static_cast<std::size_t>(gridDim.x) * MODEL_THREADS;
-#pragma unroll 1
-    for (std::size_t first = 4 * static_cast<std::size_t>(blockIdx.x) * MODEL_THREADS; first < p.area; first += stride) {
-        if (moved) {
-            pixels<P, true>(p, f, model, sampled, skip, false, slack, fresh, codes, first, later);
-        } else {
-            pixels<P, false>(p, f, model, image, known, known != nullptr, slack, fresh, codes, first, later);
-        }
+    const bool fresh = now->fresh != 0;
+    if (now->moved != 0) {
+        pixels<P, true>(p, f, model, sampled, skip, false, slack, fresh, codes, later);
+    } else {
+        pixels<P, false>(p, f, model, image, known, known != nullptr, slack, fresh, codes, later);
     }
 }
 
@@ -515,8 +497,8 @@ __device__ inline void model_step(const FgParams& p, const FgNow* now, const FgM
         model_step<PIXEL>(p, now, model, image, sampled, skip, slack, known, codes);                              \
     }
 
-MODEL_KERNEL(foreground_model_grey8, Grey8, 7)
-MODEL_KERNEL(foreground_model_grey16, Grey16, 7)
+MODEL_KERNEL(foreground_model_grey8, Grey8, 6)
+MODEL_KERNEL(foreground_model_grey16, Grey16, 6)
 MODEL_KERNEL(foreground_model_rgb8, Rgb8, 5)
 
 namespace {

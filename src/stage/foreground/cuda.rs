@@ -400,7 +400,7 @@ impl Plan {
         let codes = self.codes.ptr();
         self.step.launch(
             stream,
-            LaunchShape::linear(self.model_blocks(), MODEL_THREADS),
+            LaunchShape::covering(self.size.area().div_ceil(4), MODEL_THREADS),
             &(
                 params, now, model, image, sampled, skipped, slack, known, codes,
             ),
@@ -608,17 +608,6 @@ impl Plan {
         let mut state = [FgState::new(None)];
         stream.download(&self.state, &mut state)?;
         Ok(state[0])
-    }
-
-    /// Blocks of the model's kernel: as many as run at once (its launch bounds), each going through
-    /// the picture.
-    fn model_blocks(&self) -> u32 {
-        let at_once = match self.kind {
-            PixelKind::Grey8 | PixelKind::Grey16 => 7,
-            PixelKind::Rgb8 => 5,
-        };
-        let all = self.size.area().div_ceil(4 * MODEL_THREADS as usize);
-        all.min((at_once * self.sms) as usize) as u32
     }
 
     fn model(&self) -> FgModel {
