@@ -303,6 +303,10 @@ impl<B: Backend> Backend for Pressed<B> {
         Ok(at % 13 != 7 && self.0.start(unit, slot, laps)?)
     }
 
+    fn meanwhile(&mut self, unit: usize, slot: &mut Slot, laps: &Laps<'_>) {
+        self.0.meanwhile(unit, slot, laps);
+    }
+
     fn finish(
         &mut self,
         unit: usize,

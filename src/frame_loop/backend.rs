@@ -74,6 +74,10 @@ pub trait Backend {
         Ok(false)
     }
 
+    /// What the host can do for a unit that was [launched](Backend::start) while devices work:
+    /// called once a frame, when all that is launched ahead has been, before the first is finished.
+    fn meanwhile(&mut self, _unit: usize, _slot: &mut Slot, _laps: &Laps<'_>) {}
+
     /// Waits for a unit that was [launched](Backend::start), and takes its result over; `laps` is
     /// told when the wait [ended](Laps::arrived), and each stage's time.
     ///
@@ -206,6 +210,7 @@ pub struct Laps<'a> {
     timing: &'a mut Timing,
     watch: Option<Watch<'a>>,
     arrived: Option<Timestamp>,
+    own_ns: Option<u64>,
 }
 
 /// Who is told when the next stage of a unit begins.
@@ -224,6 +229,7 @@ impl<'a> Laps<'a> {
             timing,
             watch: None,
             arrived: None,
+            own_ns: None,
         }
     }
 
@@ -272,9 +278,15 @@ impl<'a> Laps<'a> {
         self.arrived = Some(self.clock.now());
     }
 
-    /// When what was launched was done, where that was noted.
-    pub(super) fn results_arrived(&self) -> Option<Timestamp> {
-        self.arrived
+    /// Notes what a unit that was launched took of its own, on device and host. Without it that is
+    /// the sum of its stages, what the host took to launch it, and what it took after the wait.
+    pub fn took(&mut self, own_ns: u64) {
+        self.own_ns = Some(own_ns);
+    }
+
+    /// When what was launched was done, and what it took, where that was noted.
+    pub(super) fn noted(&self) -> (Option<Timestamp>, Option<u64>) {
+        (self.arrived, self.own_ns)
     }
 
     /// Now.

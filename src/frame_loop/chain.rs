@@ -79,6 +79,18 @@ impl<S: Backend, M: Backend> Backend for Chain<S, M> {
         }
     }
 
+    fn meanwhile(&mut self, unit: usize, slot: &mut Slot, laps: &Laps<'_>) {
+        match (
+            unit.checked_sub(self.street_units),
+            &mut self.street,
+            &mut self.mono,
+        ) {
+            (None, Some(street), _) => street.meanwhile(unit, slot, laps),
+            (Some(unit), _, Some(mono)) => mono.meanwhile(unit, slot, laps),
+            _ => {}
+        }
+    }
+
     fn finish(
         &mut self,
         unit: usize,
@@ -163,6 +175,10 @@ impl Backend for Box<dyn Backend + '_> {
         laps: &mut Laps<'_>,
     ) -> Result<bool, BackendError> {
         (**self).start(unit, slot, laps)
+    }
+
+    fn meanwhile(&mut self, unit: usize, slot: &mut Slot, laps: &Laps<'_>) {
+        (**self).meanwhile(unit, slot, laps);
     }
 
     fn finish(

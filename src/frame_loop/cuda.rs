@@ -335,7 +335,7 @@ impl CudaBackend {
     }
 
     /// What needs nothing from the device: done while it works.
-    fn meanwhile(&self, slot: &mut StreetSlot<'_>) {
+    fn pass_through(&self, slot: &mut StreetSlot<'_>) {
         let StreetSlot {
             set,
             rectified,
@@ -422,11 +422,10 @@ impl CudaBackend {
             .map(|(&stage, mark)| Ok((stage, mark[1].microseconds_since(&mark[0])?)))
     }
 
-    /// Stages the frame and launches the graph; what the host has to do besides is done while the
-    /// device works.
+    /// Stages the frame and launches the graph.
     fn launch(&self, slot: &mut Slot, laps: &Laps<'_>) -> Result<bool, GpuError> {
         // Slots of this backend have one.
-        let Some(mut slot) = slot.street() else {
+        let Some(slot) = slot.street() else {
             return Ok(false);
         };
         self.launched.staged.set(laps.now());
@@ -434,7 +433,6 @@ impl CudaBackend {
         self.launched.at.set(laps.now());
         self.graph.launch(&self.stream)?;
         self.stream.record(&self.launched.done)?;
-        self.meanwhile(&mut slot);
         Ok(true)
     }
 
@@ -524,7 +522,10 @@ impl Backend for CudaBackend {
         laps: &mut Laps<'_>,
     ) -> Result<(), BackendError> {
         match self.launch(slot, laps).map_err(failed)? {
-            true => self.collect(slot, laps).map_err(failed),
+            true => {
+                self.meanwhile(0, slot, laps);
+                self.collect(slot, laps).map_err(failed)
+            }
             false => Ok(()),
         }
     }
@@ -536,6 +537,12 @@ impl Backend for CudaBackend {
         laps: &mut Laps<'_>,
     ) -> Result<bool, BackendError> {
         self.launch(slot, laps).map_err(failed)
+    }
+
+    fn meanwhile(&mut self, _unit: usize, slot: &mut Slot, _laps: &Laps<'_>) {
+        if let Some(mut slot) = slot.street() {
+            self.pass_through(&mut slot);
+        }
     }
 
     fn finish(

@@ -144,6 +144,13 @@ impl CudaMono {
         Ok(true)
     }
 
+    /// What the logos' tracker does while the device looks for features.
+    fn follow(&mut self, unit: Unit, laps: &Laps<'_>) {
+        if let (true, Some(Logo::Device(marks))) = (unit == LOGO, &mut self.logo) {
+            marks.follow(laps);
+        }
+    }
+
     /// Waits for what was launched, and does the rest.
     fn collect(
         &mut self,
@@ -170,6 +177,7 @@ impl CudaMono {
         laps: &mut Laps<'_>,
     ) -> Result<(), GpuError> {
         if self.launch(unit, image, speed_mps, laps)? {
+            self.follow(unit, laps);
             return self.collect(unit, result, laps);
         }
         let from = laps.now();
@@ -199,7 +207,7 @@ impl Backend for CudaMono {
 
     /// The times of egomotion and foreground are the device's, between events of the graph: the
     /// picture's way there counts to the first, the mask's way back to the second. That of the
-    /// logos is the device's and what the host does before and after.
+    /// logos is the device's, and what the host does before and after.
     fn run(
         &mut self,
         unit: usize,
@@ -234,6 +242,10 @@ impl Backend for CudaMono {
                 .map_err(failed),
             None => Ok(false),
         }
+    }
+
+    fn meanwhile(&mut self, unit: usize, _slot: &mut Slot, laps: &Laps<'_>) {
+        self.follow(self.units[unit], laps);
     }
 
     fn finish(
@@ -448,8 +460,8 @@ struct Marks {
     /// Around the graph's work.
     marks: [Rc<Event>; 2],
     launched: Timestamp,
-    /// What the host took for the picture before.
-    staging_ns: u64,
+    /// What the host took for it until its features are waited for.
+    host_ns: u64,
     device_bytes: u64,
 }
 
@@ -554,7 +566,7 @@ impl Marks {
             capacity,
             marks,
             launched: Timestamp::default(),
-            staging_ns: 0,
+            host_ns: 0,
         })
     }
 
@@ -562,13 +574,18 @@ impl Marks {
         let from = laps.now();
         bytes(self.follower.grey(image), &mut self.picture.write()?);
         self.launched = laps.now();
-        self.staging_ns = self.launched.since(from);
+        self.host_ns = self.launched.since(from);
         self.graph.launch(&self.stream)
+    }
+
+    fn follow(&mut self, laps: &Laps<'_>) {
+        let from = laps.now();
+        self.follower.follow();
+        self.host_ns += laps.now().since(from);
     }
 
     fn collect(&mut self, logos: &mut Logos, laps: &mut Laps<'_>) -> Result<(), GpuError> {
         self.stream.synchronize()?;
-        laps.arrived();
         let arrived = laps.now();
         let n = (self.counts.read()?[0].count as usize).min(self.capacity);
         self.found.clear();
@@ -585,10 +602,12 @@ impl Marks {
             let of_template = &matches[i * self.capacity..][..n];
             out.extend((0u32..).zip(of_template).filter_map(of_device));
         }
-        self.follower.step(&self.found, &self.found_matches, logos);
+        self.follower
+            .settle(&self.found, &self.found_matches, logos);
         let device = nanoseconds(self.marks[1].microseconds_since(&self.marks[0])?);
-        let duration = self.staging_ns + device + laps.now().since(arrived);
+        let duration = self.host_ns + device + laps.now().since(arrived);
         laps.note(StageId::Logo, self.launched, duration);
+        laps.took(duration);
         Ok(())
     }
 }

@@ -487,6 +487,15 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
                 break;
             }
         }
+        for at in 0..self.order.len() {
+            let unit = self.order[at];
+            if let Ahead::Launched { took_ns, .. } = &mut ahead[unit] {
+                let before = self.clock.now();
+                let laps = Laps::new(self.clock, frame.arrival, timing);
+                self.backend.meanwhile(unit, &mut self.slot, &laps);
+                *took_ns += self.clock.now().since(before);
+            }
+        }
         Ok(())
     }
 
@@ -559,7 +568,7 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
             Ahead::Launched { .. } => self.backend.finish(unit, &mut self.slot, &mut laps)?,
             Ahead::Apart { .. } => self.backend.run(unit, &mut self.slot, &mut laps)?,
         }
-        let arrived = laps.results_arrived();
+        let (arrived, own_ns) = laps.noted();
         let after = self.clock.now();
         if let Some(lap) = timing.stages.get_mut(first) {
             lap.start_ns = lap.start_ns.saturating_sub(slowed);
@@ -577,7 +586,10 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
                 self.together[unit].measured(after.since(before));
                 let host_ns = arrived.map_or(0, |arrived| after.since(arrived));
                 let stages_ns: u64 = laps.iter().map(|lap| lap.duration_ns).sum();
-                took_ns + stages_ns + host_ns
+                match own_ns {
+                    Some(own_ns) => own_ns + slowed,
+                    None => took_ns + stages_ns + host_ns,
+                }
             }
             Ahead::Apart { .. } => after.since(before),
         };

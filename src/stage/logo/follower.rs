@@ -170,13 +170,19 @@ impl Follower {
     /// frame's keypoints as queries and the template's points as train
     /// ([`super::features::matcher::two_nearest_apart`]). Allocates nothing.
     pub fn step(&mut self, keypoints: &[Keypoint], matches: &[Vec<Match>], output: &mut Logos) {
+        self.follow();
+        self.settle(keypoints, matches, output);
+    }
+
+    /// The first part of [`Follower::step`]: what needs the picture alone, and can be done while
+    /// its keypoints are looked for.
+    pub fn follow(&mut self) {
         let Self {
             params,
             templates,
             pyramid,
             verifier,
             tracker,
-            detections,
             since_full,
             ..
         } = self;
@@ -192,8 +198,21 @@ impl Follower {
                 tracker.hit(i, &found);
             }
         }
+    }
 
-        // What its keypoints say.
+    /// The second part, once a frame behind the first: what its keypoints say.
+    pub fn settle(&mut self, keypoints: &[Keypoint], matches: &[Vec<Match>], output: &mut Logos) {
+        let Self {
+            params,
+            templates,
+            pyramid,
+            verifier,
+            tracker,
+            detections,
+            since_full,
+            ..
+        } = self;
+        let full = *since_full == 0;
         verifier.clear();
         for (index, (template, matches)) in templates.list().iter().zip(matches).enumerate() {
             let index = index as u16;
