@@ -77,12 +77,12 @@ timed() {
 guest() {    # SUITE
     local vm=(scripts/vm/boot.sh --arch "$arch" --devs 3)
     case $1 in
-        cameras) "${vm[@]}" --timeout 600 --env ROADLOOP_REQUIRE_CAMERAS=1 "$cameras" --test-threads 1 | timed ;;
-        live) "${vm[@]}" --systemd --smp 2 --timeout 900 --mem 1024 --out "$out/live" \
+        cameras) "${vm[@]}" --timeout 1200 --env ROADLOOP_REQUIRE_CAMERAS=1 "$cameras" --test-threads 1 | timed ;;
+        live) "${vm[@]}" --systemd --smp 2 --timeout 2400 --mem 1024 --out "$out/live" \
             --file "$target/release/roadloop:/usr/bin/roadloop" \
             --file "$target/release/examples/read_results:/usr/bin/read_results" \
             --file scripts/vm/cases.sh:/guest/cases.sh --file scripts/vm/live.toml:/guest/live.toml scripts/vm/live.sh ;;
-        service) "${vm[@]}" --systemd --timeout 900 --mem 1024 --out "$out/service" \
+        service) "${vm[@]}" --systemd --timeout 1800 --mem 1024 --out "$out/service" \
             --file "$deb:/guest/roadloop.deb" \
             --file "$target/release/examples/read_results:/usr/bin/read_results" \
             --file scripts/vm/cases.sh:/guest/cases.sh scripts/vm/service.sh ;;

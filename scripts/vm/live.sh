@@ -32,7 +32,15 @@ end() {
     trap - EXIT
     [ "$status" = 0 ] || { tail -n 20 $log; die "status $status after SIGTERM"; }
 }
-died() { ! kill -0 "$pid" 2> /dev/null; }
+# How long a frame takes is the host's affair; that they go on coming is the loop's.
+frames_go_on_to() {
+    local next
+    while ! frames_reach "$1"; do
+        next=$(($(frames) + 5))
+        [ $next -le "$1" ] || next=$1
+        await 60 frames_reach $next || return 1
+    done
+}
 
 three_hundred_frames() {
     begin /guest/live.toml
@@ -40,7 +48,7 @@ three_hundred_frames() {
     reader=$!
     first=$(frames)
     from=$(up)
-    await 500 frames_reach $((first + 320)) || { cat $metrics; tail -n 20 $log; exit 1; }
+    frames_go_on_to $((first + 320)) || { cat $metrics; tail -n 20 $log; exit 1; }
     took=$(since "$from")
     end
     wait $reader
@@ -124,7 +132,7 @@ recorded_and_replayed() {
     recording=/tmp/recording
     rm -rf $recording /tmp/replayed
     begin /tmp/slow.toml record --out $recording
-    await 120 frames_reach 20 || { tail -n 20 $log; exit 1; }
+    frames_go_on_to 20 || { tail -n 20 $log; exit 1; }
     end
     line=$(grep "$recording: " $log) || { tail -n 20 $log; die 'nothing is told of the recording'; }
     digest=${line##*digest }
