@@ -78,11 +78,11 @@ fn bandwidth(context: &Context, stream: &Stream) -> Result<[f32; 2], GpuError> {
 /// The ways to cut the work that are asked for, by name.
 fn cuts(which: Option<&str>, sms: u32) -> Vec<(&'static str, cuda::Cut)> {
     let own = cuda::Cut::of_sms(sms);
-    let with = |slanted, cost_pixels, apart, early| cuda::Cut {
+    let with = |slanted, cost_pixels, apart, ahead| cuda::Cut {
         slanted,
         cost_pixels,
         apart,
-        early,
+        ahead,
         ..own
     };
     match which {
@@ -91,7 +91,7 @@ fn cuts(which: Option<&str>, sms: u32) -> Vec<(&'static str, cuda::Cut)> {
         Some("new") => vec![("new", with(true, 512, true, true))],
         Some(_) => vec![
             ("old", with(false, 256, false, false)),
-            ("slanted, early", with(true, 256, false, true)),
+            ("slanted, ahead", with(true, 256, false, true)),
             ("slanted, apart, wide", with(true, 512, true, false)),
             ("slanted, both, wide", with(true, 512, true, true)),
         ],

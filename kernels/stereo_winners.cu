@@ -102,9 +102,9 @@ __device__ inline u32 kept(u32 value) {
 }
 
 // Where APART a ninth warp works out winners and right disparities from what the other eight have
-// found in the tile before; else each of the eight in turn. Where EARLY what is summed up is at once
-// replaced by what the next tile needs; else all is loaded behind the sums.
-template <int D, int PATHS, bool APART, bool EARLY>
+// found in the tile before; else each of the eight in turn. Where AHEAD the tile after the next is
+// already asked for, up to the second-level cache.
+template <int D, int PATHS, bool APART, bool AHEAD>
 __device__ inline void winners(const Arguments &to) {
     using T = Tile<D>;
     constexpr u32 PIXELS = T::PIXELS, PARTS = T::PARTS, CHAIN = T::CHAIN, RING = T::RING, STRIDE = T::STRIDE;
@@ -128,9 +128,11 @@ __device__ inline void winners(const Arguments &to) {
     auto load = [&](u32 x) {
         if (x < w) {
             const u8 *path = from;
+            const bool ahead = AHEAD && 4 * WORDS * lane % 128 == 0 && x + PIXELS < w;
 #pragma unroll
             for (int r = 0; r < PATHS; r++) {
                 next[r] = load_words<WORDS>(path);
+                if (ahead) asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(path + PIXELS * D)));
                 path += to.volume_len;
             }
         }
@@ -155,23 +157,15 @@ __device__ inline void winners(const Arguments &to) {
         if (works && tile < tiles) {
             const u32 x = x0 + pixel;
             Words<4> keys[WORDS / 2];
-            // The whole word's sum is A + 256 B, and A alone fits.
-            u32 sums[WORDS] = {}, sums_b[WORDS] = {};
-            const u8 *path = from;
-#pragma unroll
-            for (int r = 0; r < PATHS; r++) {
-#pragma unroll
-                for (u32 n = 0; n < WORDS; n++) {
-                    sums[n] += next[r].word[n];
-                    sums_b[n] += bytes_of(next[r].word[n], 0, 0x4341);
-                }
-                if (EARLY && x + PIXELS < w) next[r] = load_words<WORDS>(path);
-                path += to.volume_len;
-            }
-            if (EARLY) from += PIXELS * D;
 #pragma unroll
             for (u32 n = 0; n < WORDS; n++) {
-                const u32 all = sums[n], b = sums_b[n];
+                // The whole word's sum is A + 256 B, and A alone fits.
+                u32 all = 0, b = 0;
+#pragma unroll
+                for (int r = 0; r < PATHS; r++) {
+                    all += next[r].word[n];
+                    b += bytes_of(next[r].word[n], 0, 0x4341);
+                }
                 // Two words side by side are of the same step: PARTS is even.
                 const u32 step = own_step + 2 * n / PARTS * 0x00010001u;
                 keys[n / 2].word[2 * n & 3] = all * 16 + step - b * 4096;
@@ -186,7 +180,7 @@ __device__ inline void winners(const Arguments &to) {
             if (base < PIXELS * STRIDE * 4)
 #pragma unroll
                 for (u32 n = 0; n < WORDS / 2; n++) write_shared(own_words[n] + base + RING_END, keys[n]);
-            if (!EARLY) load(x + PIXELS);
+            load(x + PIXELS);
         }
         __syncthreads();
 
@@ -304,25 +298,18 @@ __device__ inline void winners(const Arguments &to) {
 
 // Blocks of 256 (`apart`: 288), one for each row; dynamic shared memory as the host's table says.
 // BLOCKS of them on a multiprocessor, so that some work while others wait at their barrier.
-#define WINNERS_OF(NAME, THREADS, APART, EARLY, D, PATHS, BLOCKS)                                                    \
+#define WINNERS_OF(NAME, THREADS, APART, AHEAD, D, PATHS, BLOCKS)                                                    \
     extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) stereo_winners_##NAME##D##_##PATHS(Arguments to) { \
-        winners<D, PATHS, APART, EARLY>(to);                                                                         \
+        winners<D, PATHS, APART, AHEAD>(to);                                                                         \
     }
-WINNERS_OF(, 256, false, false, 64, 4, 4)
-WINNERS_OF(, 256, false, false, 128, 4, 4)
-WINNERS_OF(, 256, false, false, 256, 4, 2)
-WINNERS_OF(, 256, false, false, 64, 8, 4)
-WINNERS_OF(, 256, false, false, 128, 8, 4)
-WINNERS_OF(, 256, false, false, 256, 8, 2)
-WINNERS_OF(early_, 256, false, true, 64, 4, 4)
-WINNERS_OF(early_, 256, false, true, 128, 4, 4)
-WINNERS_OF(early_, 256, false, true, 256, 4, 2)
-WINNERS_OF(apart_, 288, true, false, 64, 4, 4)
-WINNERS_OF(apart_, 288, true, false, 128, 4, 4)
-WINNERS_OF(apart_, 288, true, false, 256, 4, 2)
-WINNERS_OF(apart_, 288, true, false, 64, 8, 4)
-WINNERS_OF(apart_, 288, true, false, 128, 8, 4)
-WINNERS_OF(apart_, 288, true, false, 256, 8, 2)
-WINNERS_OF(both_, 288, true, true, 64, 4, 4)
-WINNERS_OF(both_, 288, true, true, 128, 4, 4)
-WINNERS_OF(both_, 288, true, true, 256, 4, 2)
+#define WINNERS(D, PATHS, BLOCKS)                                                                                    \
+    WINNERS_OF(, 256, false, false, D, PATHS, BLOCKS)                                                                \
+    WINNERS_OF(ahead_, 256, false, true, D, PATHS, BLOCKS)                                                           \
+    WINNERS_OF(apart_, 288, true, false, D, PATHS, BLOCKS)                                                           \
+    WINNERS_OF(both_, 288, true, true, D, PATHS, BLOCKS)
+WINNERS(64, 4, 4)
+WINNERS(128, 4, 4)
+WINNERS(256, 4, 2)
+WINNERS(64, 8, 4)
+WINNERS(128, 8, 4)
+WINNERS(256, 8, 2)

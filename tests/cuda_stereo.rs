@@ -89,12 +89,12 @@ fn cuts() -> [cuda::Cut; 4] {
         (Deep, true, 512, false, true),
         (Dense, false, 256, true, true),
     ]
-    .map(|(reads, slanted, cost_pixels, apart, early)| cuda::Cut {
+    .map(|(reads, slanted, cost_pixels, apart, ahead)| cuda::Cut {
         reads,
         slanted,
         cost_pixels,
         apart,
-        early,
+        ahead,
     })
 }
 

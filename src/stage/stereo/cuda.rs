@@ -178,8 +178,8 @@ pub struct Cut {
     pub cost_pixels: u32,
     /// A warp of its own for the winners of what the others have found.
     pub apart: bool,
-    /// With 4 paths, winners that load what is next as soon as there is room for it.
-    pub early: bool,
+    /// Winners that ask early for what comes after the next tile.
+    pub ahead: bool,
 }
 
 impl Cut {
@@ -191,7 +191,7 @@ impl Cut {
             slanted: reads == PathShape::Dense,
             cost_pixels: 256,
             apart: false,
-            early: false,
+            ahead: false,
         }
     }
 }
@@ -536,9 +536,9 @@ fn kernels(context: &Context, params: &Params, size: Size, cut: Cut) -> Result<K
             ],
             [
                 ["stereo_winners_64_4", "stereo_winners_64_8"],
-                ["stereo_winners_early_64_4", "stereo_winners_64_8"],
+                ["stereo_winners_ahead_64_4", "stereo_winners_ahead_64_8"],
                 ["stereo_winners_apart_64_4", "stereo_winners_apart_64_8"],
-                ["stereo_winners_both_64_4", "stereo_winners_apart_64_8"],
+                ["stereo_winners_both_64_4", "stereo_winners_both_64_8"],
             ],
         ),
         128 => (
@@ -549,9 +549,9 @@ fn kernels(context: &Context, params: &Params, size: Size, cut: Cut) -> Result<K
             ],
             [
                 ["stereo_winners_128_4", "stereo_winners_128_8"],
-                ["stereo_winners_early_128_4", "stereo_winners_128_8"],
+                ["stereo_winners_ahead_128_4", "stereo_winners_ahead_128_8"],
                 ["stereo_winners_apart_128_4", "stereo_winners_apart_128_8"],
-                ["stereo_winners_both_128_4", "stereo_winners_apart_128_8"],
+                ["stereo_winners_both_128_4", "stereo_winners_both_128_8"],
             ],
         ),
         _ => (
@@ -562,9 +562,9 @@ fn kernels(context: &Context, params: &Params, size: Size, cut: Cut) -> Result<K
             ],
             [
                 ["stereo_winners_256_4", "stereo_winners_256_8"],
-                ["stereo_winners_early_256_4", "stereo_winners_256_8"],
+                ["stereo_winners_ahead_256_4", "stereo_winners_ahead_256_8"],
                 ["stereo_winners_apart_256_4", "stereo_winners_apart_256_8"],
-                ["stereo_winners_both_256_4", "stereo_winners_apart_256_8"],
+                ["stereo_winners_both_256_4", "stereo_winners_both_256_8"],
             ],
         ),
     };
@@ -573,7 +573,7 @@ fn kernels(context: &Context, params: &Params, size: Size, cut: Cut) -> Result<K
         costs: matching.function(costs[usize::from(cut.cost_pixels == 512)])?,
         paths: matching.function(paths[usize::from(cut.slanted)][cut.reads as usize])?,
         winners: winners.function(
-            winner[2 * usize::from(cut.apart) + usize::from(cut.early)]
+            winner[2 * usize::from(cut.apart) + usize::from(cut.ahead)]
                 [usize::from(params.paths == 8)],
         )?,
         median: filters.function("stereo_median")?,
