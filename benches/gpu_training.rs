@@ -1,10 +1,11 @@
 //! What a tree takes on a GPU: `gpu_training [--depth N] [--small] [--trees N] [--host-mib N]
-//! [--device-mib N] [--levels N] [--sms N]`.
+//! [--device-mib N] [--image-mib N] [--levels N] [--sms N]`.
 //!
 //! On MSRC-v2's training and validation images (`$ROADLOOP_DATA/msrc2`), or where they are not
 //! there on 335 images of 320x213 that are made on the spot (22 classes), with the paper's
 //! feature, T 20, depth 20, more than 38 pixels: S = F = 512 and S = F = 4096, with all images on
-//! the device and with a tenth of their tables' bytes of its memory. `--small` leaves 4096 out.
+//! the device, with a tenth of their tables' bytes for images (`--image-mib`), and with a tenth
+//! (`--device-mib`) for everything. `--small` leaves 4096 out.
 //!
 //! `--depth N`: N synthetic depth images of 320x240, S = F = 2048, more than 93 pixels; with
 //! `--host-mib 0` they are read from the disk anew for each level.
@@ -181,9 +182,13 @@ impl Set<'_> {
         &self,
         context: &Context,
         recipe: Recipe,
-        (host, device): (u64, Option<u64>),
+        (host, device, images): (u64, Option<u64>, Option<u64>),
     ) -> Outcome<()> {
-        let gpu = Gpu::new(context, device)?;
+        let mut gpu = Gpu::new(context, device)?;
+        if let Some(limit) = images {
+            gpu = gpu.with_image_limit(limit);
+        }
+        let image_limit = images;
         let (times, stop) = (Times::default(), AtomicBool::new(false));
         let job = Job {
             data: self.data,
@@ -206,9 +211,10 @@ impl Set<'_> {
         let recipe = &job.recipe;
         let (s, f, images) = (recipe.samples, recipe.features, self.facts.len());
         println!(
-            "{}: {images} images, S {s}, F {f}, device memory {} MiB (tables {} MiB)",
+            "{}: {images} images, S {s}, F {f}, device memory {} MiB, of it for images {} (tables {} MiB)",
             self.name,
             gpu.memory_limit() >> 20,
+            image_limit.map_or("as needed".into(), |n| format!("{} MiB", n >> 20)),
             self.bytes >> 20
         );
         let (mut trees, mut levels) = (Vec::new(), Vec::new());
@@ -256,7 +262,8 @@ impl Set<'_> {
                 "bench": "gpu_training", "gpu": context.device().name, "sms": context.sms(),
                 "set": self.name, "images": images, "samples": s, "features": f,
                 "thresholds": recipe.thresholds, "depth": recipe.depth,
-                "device_memory": gpu.memory_limit(), "host_memory": host,
+                "device_memory": gpu.memory_limit(), "image_memory": image_limit,
+                "host_memory": host,
                 "table_bytes": self.bytes, "tree_s": trees, "levels": levels,
                 "digest": format!("{:016x}", forest.digest()),
             })
@@ -345,15 +352,23 @@ fn bench(
         min_pixels,
         ..Recipe::default()
     };
+    let (device, images) = (mib("--device-mib"), mib("--image-mib"));
     if name == "depth" {
-        return set.run(context, recipe(2048, 1, 93), (host, mib("--device-mib")));
+        return set.run(context, recipe(2048, 1, 93), (host, device, images));
     }
-    let tenth = Some(mib("--device-mib").unwrap_or(set.bytes / 10));
-    set.run(context, recipe(512, 3, 38), (host, None))?;
-    set.run(context, recipe(512, 3, 38), (host, tenth))?;
-    if !has("--small") {
-        set.run(context, recipe(4096, 1, 38), (host, None))?;
-        set.run(context, recipe(4096, 1, 38), (host, tenth))?;
+    let tenth = set.bytes / 10;
+    let limits = [
+        (host, None, None),
+        (host, None, Some(images.unwrap_or(tenth))),
+        (host, Some(device.unwrap_or(tenth)), None),
+    ];
+    for (size, trees) in [(512, 3), (4096, 1)] {
+        if size > 512 && has("--small") {
+            continue;
+        }
+        for limits in limits {
+            set.run(context, recipe(size, trees, 38), limits)?;
+        }
     }
     Ok(())
 }

@@ -199,6 +199,8 @@ fn depth(one_offset: bool) -> FeatureSpec {
 struct Where<'a> {
     host: u64,
     device: u64,
+    /// Of it, for images.
+    images: u64,
     observer: &'a dyn Observer,
     stop: &'a AtomicBool,
     checkpoint: Option<PathBuf>,
@@ -207,13 +209,19 @@ struct Where<'a> {
 
 const PLENTY: u64 = 1 << 28;
 
+/// One for all trainings of a thread: making a context takes longer than most of them.
 fn context() -> Context {
-    Context::new(&ContextOptions::default()).unwrap()
+    thread_local! {
+        static CONTEXT: Context = Context::new(&ContextOptions::default()).unwrap();
+    }
+    CONTEXT.with(Context::clone)
 }
 
 fn on_gpu(job: &Job<'_>, at: Where<'_>, resume: Option<Forest>) -> Result<Forest, TrainError> {
     let context = context();
-    let gpu = Gpu::new(&context, Some(at.device)).unwrap();
+    let gpu = Gpu::new(&context, Some(at.device))
+        .unwrap()
+        .with_image_limit(at.images);
     let resources = Resources {
         memory_limit: at.host,
         stop: at.stop,
@@ -227,10 +235,19 @@ fn on_gpu(job: &Job<'_>, at: Where<'_>, resume: Option<Forest>) -> Result<Forest
 }
 
 fn limited(job: &Job<'_>, host: u64, device: u64, observer: &dyn Observer) -> Forest {
+    with_limits(job, (host, device, PLENTY), observer)
+}
+
+fn with_limits(
+    job: &Job<'_>,
+    (host, device, images): (u64, u64, u64),
+    observer: &dyn Observer,
+) -> Forest {
     let stop = AtomicBool::new(false);
     let at = Where {
         host,
         device,
+        images,
         observer,
         stop: &stop,
         checkpoint: None,
@@ -429,6 +446,14 @@ fn neither_memory_nor_batches_change_a_tree() {
                 let slices = slices.0.into_inner();
                 assert!(slices > 1 || device > 200_000, "{what}: {slices} slices");
             }
+            // Images pass by, one or a few at a time, and histograms are whole.
+            for (host, images) in [(0, 0), (PLENTY, 0), (0, 60_000), (PLENTY, 60_000)] {
+                let slices = Slices::default();
+                let forest = with_limits(&job, (host, PLENTY, images), &slices);
+                let what = format!("{} {source:?}, images in {images} bytes", feature.name());
+                same(&forest, &expected, &what);
+                assert_eq!(slices.0.into_inner(), 1, "{what}");
+            }
         }
     }
 }
@@ -466,6 +491,7 @@ fn what_was_stopped_and_resumed_is_the_same_forest() {
             let at = Where {
                 host: PLENTY,
                 device: 300_000,
+                images: PLENTY,
                 observer: &observer,
                 stop: &stop,
                 checkpoint: Some(path.clone()),
@@ -488,6 +514,7 @@ fn what_was_stopped_and_resumed_is_the_same_forest() {
             let at = Where {
                 host: PLENTY,
                 device: PLENTY,
+                images: PLENTY,
                 observer: &Silent,
                 stop: &stop,
                 checkpoint: None,
@@ -516,6 +543,7 @@ fn several_ranks_grow_the_trees_of_one() {
                             host: PLENTY,
                             // The least of all decides.
                             device: if rank == 0 { 400_000 } else { PLENTY },
+                            images: PLENTY,
                             observer: &Silent,
                             stop: &stop,
                             checkpoint: None,
@@ -543,7 +571,7 @@ fn larger_sets() {
     if std::env::var_os(EMULATED).is_some() {
         return;
     }
-    let sizes: Vec<(usize, usize)> = (0..24).map(|i| (320 - i % 3, 213 + 27 * (i % 2))).collect();
+    let sizes: Vec<(usize, usize)> = (0..12).map(|i| (320 - i % 3, 213 + 27 * (i % 2))).collect();
     let set = Set::new(&sizes, 3, 8, 21);
     for (feature, source) in [
         (region(3), ThresholdSource::Uniform),
@@ -554,16 +582,25 @@ fn larger_sets() {
         let mut job = set.job(feature);
         job.recipe = Recipe {
             trees: 1,
-            depth: 12,
-            samples: 700,
-            features: 70,
+            depth: 10,
+            samples: 1400,
+            features: 40,
             threshold_source: source,
             ..Recipe::default()
         };
         let expected = on_cpu(&job);
-        for (host, device) in [(PLENTY, 1 << 30), (PLENTY, 3 << 20), (0, 3 << 20)] {
-            let forest = limited(&job, host, device, &Silent);
-            same(&forest, &expected, &format!("{} {device}", feature.name()));
+        for limits in [
+            (PLENTY, 1 << 30, PLENTY),
+            (PLENTY, 1 << 30, 3 << 20),
+            (PLENTY, 3 << 20, PLENTY),
+            (0, 3 << 20, PLENTY),
+        ] {
+            let forest = with_limits(&job, limits, &Silent);
+            same(
+                &forest,
+                &expected,
+                &format!("{} {limits:?}", feature.name()),
+            );
         }
     }
 }
@@ -623,4 +660,65 @@ fn the_same_on_an_emulated_device() {
         output.status.success() && text.contains("GPU: emulated") && text.contains("0 skipped"),
         "{text}\n{errors}"
     );
+    the_command_is_stopped_and_resumed(tmp.path());
+}
+
+/// `roadloop forest train --backend cuda` on the emulated device, stopped by Ctrl-C.
+fn the_command_is_stopped_and_resumed(driver: &Path) {
+    let set = Set::small();
+    let (data, out) = (set.tmp.path(), set.tmp.path().join("f.forest"));
+    let part = set.tmp.path().join("f.forest.part");
+    let command = |backend: &str, more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_roadloop"));
+        let (images, labels) = (data.join("images0"), data.join("labels"));
+        command
+            .args(["forest", "train", "--backend", backend, "--out"])
+            .arg(&out)
+            .arg("--images")
+            .arg(images)
+            .arg("--labels")
+            .arg(labels)
+            .arg("--classes")
+            .arg(data.join("classes.csv"))
+            .args(["--trees", "20", "--samples", "60", "--features", "20"])
+            .args([
+                "--thresholds",
+                "5",
+                "--depth-levels",
+                "6",
+                "--min-pixels",
+                "6",
+            ])
+            .args(["--device-image-limit", "0"])
+            .args(more)
+            .env("LD_LIBRARY_PATH", driver)
+            .env("RUST_LOG", "info")
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::piped());
+        command
+    };
+    let text = |output: &std::process::Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let cpu = command("cpu", &[]).output().unwrap();
+    assert!(cpu.status.success(), "{}", text(&cpu));
+    let expected = fs::read(&out).unwrap();
+    fs::remove_file(&out).unwrap();
+    let mut child = command("cuda", &[]).spawn().unwrap();
+    while !part.exists() && child.try_wait().unwrap().is_none() {
+        std::thread::yield_now();
+    }
+    let id = child.id().to_string();
+    let killed = Command::new("kill").args(["-INT", &id]).status().unwrap();
+    let stopped = child.wait_with_output().unwrap();
+    let said = text(&stopped);
+    assert!(killed.success(), "{said}");
+    assert_eq!(stopped.status.code(), Some(130), "{said}");
+    let hint = format!("--resume goes on from {}", part.display());
+    assert!(
+        said.contains("on emulated") && said.contains(&hint),
+        "{said}"
+    );
+    assert!(!out.exists());
+    let resumed = command("cuda", &["--resume"]).output().unwrap();
+    assert!(resumed.status.success(), "{}", text(&resumed));
+    assert!(fs::read(&out).unwrap() == expected && !part.exists());
 }

@@ -176,6 +176,36 @@ fn weights_follow_shares_of_pixels() {
 }
 
 #[test]
+fn a_gpu_trains_the_same_forest_or_is_said_to_be_missing() {
+    let tmp = toy::folder();
+    let train = |name: &str, backend: &str| {
+        let model = tmp.path().join(name);
+        let args = ["forest", "train", path(tmp.path()), "--out", path(&model)];
+        let said = said(&[&args[..], &SMALL, &["--backend", backend]].concat());
+        (said.0, said.2, fs::read(&model).ok())
+    };
+    let (code, _, expected) = train("cpu.forest", "cpu");
+    assert!(code == 0 && expected.is_some());
+    let (code, text, auto) = train("auto.forest", "auto");
+    assert!(code == 0 && auto == expected, "{text}");
+    match train("cuda.forest", "cuda") {
+        (0, text, found) => assert!(found == expected, "{text}"),
+        (code, text, found) => {
+            assert_eq!((code, found), (69, None), "{text}");
+            let why = match cfg!(feature = "cuda") {
+                true => "CUDA_ERROR_NO_DEVICE",
+                false => "this build has no CUDA backend (feature \"cuda\"); use --backend cpu",
+            };
+            assert!(
+                text.contains("--backend cuda: ") && text.contains(why),
+                "{text}"
+            );
+            assert!(!tmp.path().join("cuda.forest.part").exists());
+        }
+    }
+}
+
+#[test]
 fn an_interrupted_training_is_resumed() {
     let tmp = toy::folder();
     let (data, model) = (tmp.path(), tmp.path().join("f.forest"));

@@ -10,7 +10,7 @@ use super::{
     data::Facts,
     gain::Xlog,
     growing::Growing,
-    histogram::{Candidate, Slice, Tile, Winner, bytes_of, keep_best},
+    histogram::{Candidate, Picked, Picks, Slice, Tile, Winner, bytes_of, keep_best},
     job::{check_resumed, describe},
     reduce,
     samples::{self, Sample, VOID},
@@ -41,6 +41,12 @@ pub(super) trait Engine<F: Feature> {
 
     /// Bytes that a node of such pixels takes for one candidate.
     fn bytes_of(&self, counts: &[u32], thresholds: usize) -> u64;
+
+    /// Whether [`Engine::split_slice`] can route while it takes thresholds from responses; else
+    /// pixels are routed before.
+    fn routes_while_picking(&self, _: &Grower<'_, F>) -> bool {
+        false
+    }
 
     /// Brings all pixels to the nodes of the last level.
     fn route(
@@ -143,10 +149,6 @@ fn check_ranks(
     reduce::same(ranks, "the checkpoint", at)?;
     Ok(())
 }
-
-/// A pixel whose responses become thresholds: its node's place in the slice, which threshold, and
-/// which of its view's pixels it is.
-pub(super) type Picked = (usize, u32, usize);
 
 /// What one tree is grown from.
 pub(super) struct Grower<'a, F> {
@@ -395,7 +397,8 @@ impl<'a, F: Feature> Grower<'a, F> {
         observer.level_begins(tree, level, n, slices.len(), responses);
         // With thresholds from responses ranks must be known before anything is counted.
         let mut routed = false;
-        if recipe.threshold_source == ThresholdSource::Responses {
+        let responses = recipe.threshold_source == ThresholdSource::Responses;
+        if responses && !engine.routes_while_picking(self) {
             let done = engine.route(self, growing, frontier);
             self.agreed(growing.level, done)?;
             routed = true;
@@ -510,35 +513,17 @@ impl<'a, F: Feature> Grower<'a, F> {
         Ok(winners)
     }
 
+    /// The ranks of the pixels whose responses become thresholds; this rank's views come next.
+    pub fn picks(&self, slice: &Slice) -> Result<Picks, TrainError> {
+        let before = self.before(slice)?;
+        Ok(Picks::new(slice, &before, (self.seed, self.tree)))
+    }
+
     /// The pixels of each view whose responses become thresholds.
     pub fn picked(&self, slice: &Slice) -> Result<Vec<Vec<Picked>>, TrainError> {
-        let picks: Vec<Vec<(u32, u32)>> = (0..slice.len())
-            .map(|place| slice.picks(place, self.seed, self.tree))
-            .collect();
-        // Of each node, pixels and picks that were passed: those of earlier ranks.
-        let mut passed: Vec<(u32, usize)> = self
-            .before(slice)?
-            .into_iter()
-            .zip(&picks)
-            .map(|(rank, picks)| (rank, picks.partition_point(|p| p.0 < rank)))
-            .collect();
-        let mut by_view: Vec<Vec<Picked>> = vec![Vec::new(); self.views.len()];
-        for (view, samples) in self.samples.iter().enumerate() {
-            let mut at = 0;
-            for run in samples.chunk_by(|a, b| a.node == b.node) {
-                if let Some(place) = slice.place(run[0].node) {
-                    let (rank, next) = &mut passed[place];
-                    let end = *rank + run.len() as u32;
-                    while let Some(&(pick, j)) = picks[place].get(*next).filter(|p| p.0 < end) {
-                        by_view[view].push((place, j, at + (pick - *rank) as usize));
-                        *next += 1;
-                    }
-                    *rank = end;
-                }
-                at += run.len();
-            }
-        }
-        Ok(by_view)
+        let mut picks = self.picks(slice)?;
+        let of = |samples: &Vec<Sample>| picks.of(slice, samples);
+        Ok(self.samples.iter().map(of).collect())
     }
 
     /// Thresholds from the responses of pixels of each node.

@@ -115,7 +115,7 @@ impl Slice {
     }
 
     /// Ranks of the pixels whose responses become thresholds: `(rank, threshold)` by rising rank.
-    pub fn picks(&self, place: usize, seed: Seed, tree: u32) -> Vec<(u32, u32)> {
+    fn picks(&self, place: usize, seed: Seed, tree: u32) -> Vec<(u32, u32)> {
         let p = &self.places[place];
         let pixels: u32 = p.totals.iter().sum();
         let mut words = seed.stream(Purpose::Picks, tree, p.heap, 0);
@@ -124,6 +124,52 @@ impl Slice {
             .collect();
         picks.sort_unstable();
         picks
+    }
+}
+
+/// A pixel whose responses become thresholds: its node's place in the slice, which threshold, and
+/// which of its view's pixels it is.
+pub(super) type Picked = (usize, u32, usize);
+
+/// Which pixels' responses become thresholds, view after view.
+pub(super) struct Picks {
+    /// Of each node, `(rank, threshold)` by rising rank.
+    picks: Vec<Vec<(u32, u32)>>,
+    /// Of each node, pixels and picks that were passed.
+    passed: Vec<(u32, usize)>,
+}
+
+impl Picks {
+    /// `before`: of each node the pixels that were passed elsewhere.
+    pub fn new(slice: &Slice, before: &[u32], (seed, tree): (Seed, u32)) -> Self {
+        let picks: Vec<_> = (0..slice.len())
+            .map(|place| slice.picks(place, seed, tree))
+            .collect();
+        let passed = before
+            .iter()
+            .zip(&picks)
+            .map(|(&rank, picks)| (rank, picks.partition_point(|p| p.0 < rank)))
+            .collect();
+        Self { picks, passed }
+    }
+
+    /// Those among the pixels of the next view, which are sorted by node. Views without pixels in
+    /// the slice may be left out.
+    pub fn of(&mut self, slice: &Slice, samples: &[Sample]) -> Vec<Picked> {
+        let (mut picked, mut at) = (Vec::new(), 0);
+        for run in samples.chunk_by(|a, b| a.node == b.node) {
+            if let Some(place) = slice.place(run[0].node) {
+                let (rank, next) = &mut self.passed[place];
+                let end = *rank + run.len() as u32;
+                while let Some(&(pick, j)) = self.picks[place].get(*next).filter(|p| p.0 < end) {
+                    picked.push((place, j, at + (pick - *rank) as usize));
+                    *next += 1;
+                }
+                *rank = end;
+            }
+            at += run.len();
+        }
+        picked
     }
 }
 

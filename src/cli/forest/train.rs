@@ -244,6 +244,9 @@ pub struct Args {
     /// The same of a GPU's memory [default: three quarters of what is free]
     #[arg(long, value_name = "MIB")]
     device_memory_limit: Option<u64>,
+    /// Memory of a GPU for images, within its limit, in MiB [default: three eighths of it]
+    #[arg(long, value_name = "MIB")]
+    device_image_limit: Option<u64>,
     /// Threads [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -548,7 +551,10 @@ fn on<R>(args: &Args, train: impl FnOnce(Option<&Gpu>) -> R) -> Result<R, Failur
         };
         let context = Context::new(&options)?;
         let limit = args.device_memory_limit.map(|n| n.saturating_mul(1 << 20));
-        let gpu = Gpu::new(&context, limit)?;
+        let mut gpu = Gpu::new(&context, limit)?;
+        if let Some(n) = args.device_image_limit {
+            gpu = gpu.with_image_limit(n.saturating_mul(1 << 20));
+        }
         log::info!(
             "on {}, {} MiB of its memory",
             context.device(),

@@ -25,7 +25,10 @@ const MOST_VIEWS: usize = 1 << 14;
 /// What is copied at a time where all images stay, bytes.
 const AT_ONCE: u64 = 64 << 20;
 
-/// What two batches in flight have each.
+/// Batches in flight: one is brought, one waits for the host, one is worked on.
+pub const SLOTS: usize = 3;
+
+/// What batches in flight have each.
 pub struct Slot {
     /// The batch's tables, where they do not stay.
     planes: Option<DeviceBuffer<u32>>,
@@ -85,7 +88,7 @@ impl<'a> Images<'a> {
         store: &'a Store<'a>,
         flip: bool,
         (budget, host_budget): (u64, u64),
-    ) -> Result<(Self, [Slot; 2]), GpuError> {
+    ) -> Result<(Self, [Slot; SLOTS]), GpuError> {
         let tables = Tables::new(store.needs(), store.builder().spec().channels);
         let sides = if flip { 2 } else { 1 };
         let mut images = Self {
@@ -107,8 +110,9 @@ impl<'a> Images<'a> {
             raw += r as u64;
             (most_words, most_raw) = (most_words.max(w), most_raw.max(r));
         }
-        let ring = (budget / 8).min(AT_ONCE) / 2;
-        if 4 * words + 4 * ring <= budget {
+        // Samples of 16 bits that a slot has.
+        let ring = (budget / 4).min(2 * AT_ONCE) / (2 * SLOTS as u64);
+        if 4 * words + 2 * SLOTS as u64 * ring <= budget {
             let mut at = Vec::with_capacity(places);
             let mut next = 0;
             for i in 0..places {
@@ -126,7 +130,7 @@ impl<'a> Images<'a> {
             let (bytes, raw_bytes) = (4 * words, 2 * raw);
             let share = |part: u64| {
                 let all = u128::from(bytes) + u128::from(raw_bytes);
-                (u128::from(budget / 2) * u128::from(part) / all.max(1)) as usize
+                (u128::from(budget / SLOTS as u64) * u128::from(part) / all.max(1)) as usize
             };
             images.words = most_words.max(share(bytes) / 4);
             images.raw = most_raw.max(share(raw_bytes) / 2);
@@ -145,7 +149,7 @@ impl<'a> Images<'a> {
                 });
             }
         }
-        let slots = [images.slot()?, images.slot()?];
+        let slots = [images.slot()?, images.slot()?, images.slot()?];
         Ok((images, slots))
     }
 
@@ -314,10 +318,20 @@ impl<'a> Images<'a> {
         };
         match (&self.cache, &slot.ring) {
             (Some(cache), _) => {
+                // What lies side by side is copied at once.
+                let mut copies: Vec<(Range<usize>, Range<usize>)> = Vec::new();
                 for (view, _, to) in new {
                     let from = cache.at[self.place(*view)].clone();
+                    match copies.last_mut() {
+                        Some((f, t)) if f.end == from.start && t.end == to.start => {
+                            (f.end, t.end) = (from.end, to.end);
+                        }
+                        _ => copies.push((from, to.clone())),
+                    }
+                }
+                for (from, to) in copies {
                     let from = cache.host.slice(from)?;
-                    stream.copy_to_device(&from, &slot.raw.slice(to.clone())?)?;
+                    stream.copy_to_device(&from, &slot.raw.slice(to)?)?;
                 }
             }
             (None, Some(ring)) => {

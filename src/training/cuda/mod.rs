@@ -5,9 +5,11 @@
 //! a slice of the frontier is the winner of each node.
 //!
 //! Memory: a third of the limit is for histograms and candidates (half of it with what is in
-//! reserve), three eighths for images, the rest for pixels. Images stay on the device where all
-//! of them fit, else they pass by once a level: batches go through two slots, one of which is
-//! filled while the other is worked on.
+//! reserve), three eighths for images (or their own limit where that is less), the rest for
+//! pixels. Images stay on the device where all of them fit, else they pass by once a level for
+//! uniform thresholds, twice for those from responses, and once or twice more for each slice of
+//! the frontier behind the first: batches go through slots, one of which is filled while another
+//! is worked on.
 mod images;
 mod kernels;
 mod memory;
@@ -15,7 +17,7 @@ mod memory;
 use rayon::prelude::*;
 
 use self::{
-    images::{Images, Slot, There},
+    images::{Images, SLOTS, Slot, There},
     kernels::{
         BEST_THREADS, DIRECT_WARPS, FEW, Found, Kernels, NONE, NodePlace, Options, WARP, Work,
         XlogTables,
@@ -24,9 +26,9 @@ use self::{
 };
 use super::{
     Job, Reducer, Resources, TrainError,
-    grow::{self, Engine, Grower, Picked, leads_to},
+    grow::{self, Engine, Grower, leads_to},
     growing::Growing,
-    histogram::{Candidate, Slice, Winner, bins_of, keep_best},
+    histogram::{Candidate, Picked, Picks, Slice, Winner, bins_of, keep_best},
     store::Store,
 };
 use crate::{
@@ -42,8 +44,8 @@ const CHUNK: u32 = 1024;
 /// Pixels of a batch, at most.
 const MOST_PIXELS: u64 = 1 << 22;
 
-/// Bytes of a pixel in a batch's lists, with what is in reserve, in both slots.
-const PIXEL_BYTES: u64 = 108;
+/// Bytes of a pixel in a batch's lists, with what is in reserve, in all slots.
+const PIXEL_BYTES: u64 = 54 * SLOTS as u64;
 
 /// Numbers that go to other ranks at a time.
 const EXCHANGED: usize = 1 << 22;
@@ -55,6 +57,7 @@ const MOST_CANDIDATES: u64 = 1 << 20;
 pub struct Gpu {
     context: Context,
     memory_limit: u64,
+    image_limit: u64,
 }
 
 impl Gpu {
@@ -71,7 +74,17 @@ impl Gpu {
                 Some(limit) => limit,
                 None => context.free_memory()?.0 / 4 * 3,
             },
+            image_limit: u64::MAX,
         })
+    }
+
+    /// With a limit in bytes for images alone, within that of all memory. An image is kept
+    /// whatever it is.
+    pub fn with_image_limit(self, image_limit: u64) -> Self {
+        Self {
+            image_limit,
+            ..self
+        }
     }
 
     /// The limit, bytes.
@@ -97,7 +110,7 @@ pub(super) struct Trainer<'a> {
     context: Context,
     kernels: Kernels,
     images: Images<'a>,
-    slots: [Slot; 2],
+    slots: [Slot; SLOTS],
     /// Brings images and pixels, and routes; the other one counts.
     copy: Stream,
     work: Stream,
@@ -138,12 +151,13 @@ struct Candidates {
 }
 
 /// What is done with each batch.
-#[derive(Clone, Copy)]
 enum Task<'t> {
     /// No more than routing.
     Route,
     /// Thresholds from pixels of each view.
     Pick(&'t Slice, &'t Candidates, &'t [Vec<Picked>]),
+    /// The same of pixels whose nodes are known only once they are there.
+    PickRouted(&'t Slice, &'t Candidates, &'t mut Picks),
     Count(&'t Slice, &'t Candidates),
 }
 
@@ -170,13 +184,14 @@ impl<'a> Trainer<'a> {
         // Slices are the same on all ranks.
         let limits = super::reduce::gathered(resources.ranks, gpu.memory_limit)?;
         let limit = limits.into_iter().min().unwrap_or(gpu.memory_limit);
-        let budgets = (limit / 8 * 3, resources.memory_limit / 2);
+        let budget = (limit / 8 * 3).min(gpu.image_limit);
+        let budgets = (budget, resources.memory_limit / 2);
         let (images, slots) = Images::new(&context, store, job.recipe.flip, budgets)?;
         log::debug!(
             "GPU: {limit} bytes; images {}",
             match images.is_resident() {
                 true => "stay there",
-                false => "pass by once a level",
+                false => "pass by anew for each level",
             }
         );
         Ok(Self {
@@ -250,7 +265,7 @@ impl<'a> Trainer<'a> {
         level: u32,
         wanted: &[usize],
         routing: Option<&Routing<'_>>,
-        task: Task<'_>,
+        mut task: Task<'_>,
     ) -> Result<(), TrainError> {
         if wanted.is_empty() {
             return Ok(());
@@ -274,24 +289,32 @@ impl<'a> Trainer<'a> {
             let Some((there, moved)) = next.take() else {
                 break;
             };
-            if let (Some((routing, _)), Some(moved)) = (routing, moved) {
-                self.slots[k % 2].ready.synchronize()?;
-                settle(grower, batch, routing, &moved.nodes.read()?, &moved.counts);
-            }
-            match task {
-                Task::Route => {}
-                Task::Pick(slice, candidates, picks) => {
-                    self.pick(grower, k, batch, there, (slice, candidates, picks))?;
-                }
-                Task::Count(slice, candidates) => {
-                    let n = self.count(grower, k, batch, there, (slice, candidates))?;
-                    grower.resources.observer.responses(n);
-                }
-            }
-            self.work.record(&self.slots[k % 2].done)?;
+            // The next one is on its way before the host waits for this one.
             if let Some(batch) = batches.get(k + 1) {
                 next = Some(self.bring(grower, k + 1, batch, routing)?);
             }
+            if let (Some((routing, _)), Some(moved)) = (routing, moved) {
+                self.slots[k % SLOTS].ready.synchronize()?;
+                settle(grower, batch, routing, &moved.nodes.read()?, &moved.counts);
+            }
+            match &mut task {
+                Task::Route => {}
+                Task::Pick(slice, candidates, picks) => {
+                    let of = |&view: &usize| picks[view].clone();
+                    let picked: Vec<_> = batch.iter().map(of).collect();
+                    self.pick(grower, k, batch, there, (*slice, *candidates, &picked))?;
+                }
+                Task::PickRouted(slice, candidates, picks) => {
+                    let of = |&view: &usize| picks.of(slice, &grower.samples[view]);
+                    let picked: Vec<_> = batch.iter().map(of).collect();
+                    self.pick(grower, k, batch, there, (*slice, *candidates, &picked))?;
+                }
+                Task::Count(slice, candidates) => {
+                    let n = self.count(grower, k, batch, there, (*slice, *candidates))?;
+                    grower.resources.observer.responses(n);
+                }
+            }
+            self.work.record(&self.slots[k % SLOTS].done)?;
         }
         Ok(())
     }
@@ -305,9 +328,9 @@ impl<'a> Trainer<'a> {
         batch: &[usize],
         routing: Option<(&Routing<'_>, &DeviceBuffer<[u32; 8]>)>,
     ) -> Result<(There, Option<Moved>), TrainError> {
-        let slot = &mut self.slots[k % 2];
+        let slot = &mut self.slots[k % SLOTS];
         // What it had before is done with, and the host may write.
-        if k >= 2 {
+        if k >= SLOTS {
             slot.ready.synchronize()?;
             slot.done.synchronize()?;
         }
@@ -348,7 +371,7 @@ impl<'a> Trainer<'a> {
         Ok((there, moved))
     }
 
-    /// Responses of a batch's picked pixels become thresholds.
+    /// Responses of a batch's picked pixels, those of each view, become thresholds.
     fn pick<F: Feature>(
         &mut self,
         grower: &Grower<'_, F>,
@@ -358,14 +381,14 @@ impl<'a> Trainer<'a> {
         (slice, candidates, picks): (&Slice, &Candidates, &[Vec<Picked>]),
     ) -> Result<(), TrainError> {
         let mut list = Vec::new();
-        for (i, &view) in batch.iter().enumerate() {
-            for &(place, j, s) in &picks[view] {
+        for (i, (&view, picks)) in batch.iter().zip(picks).enumerate() {
+            for &(place, j, s) in picks {
                 let s = &grower.samples[view][s];
                 let xy = u32::from(s.x) | u32::from(s.y) << 16;
                 list.push([place as u32, j, xy, i as u32]);
             }
         }
-        let slot = &mut self.slots[k % 2];
+        let slot = &mut self.slots[k % SLOTS];
         for part in list.chunks(1 << 24) {
             if !std::ptr::eq(part, &raw const list[..]) {
                 self.work.synchronize()?;
@@ -405,7 +428,7 @@ impl<'a> Trainer<'a> {
         if plan.list.is_empty() {
             return Ok(0);
         }
-        let slot = &mut self.slots[k % 2];
+        let slot = &mut self.slots[k % SLOTS];
         let samples = slot.list.load(&self.work, &plan.list)?;
         let items = slot.items.load(&self.work, &plan.items)?;
         let tiles = candidates.n.div_ceil(WARP as u32);
@@ -635,6 +658,11 @@ impl<F: Feature> Engine<F> for Trainer<'_> {
         (4 * bins_of(counts, thresholds) + theta + thresholds * tau + best) as u64
     }
 
+    fn routes_while_picking(&self, grower: &Grower<'_, F>) -> bool {
+        // Ranks of pixels count those of earlier ranks' images.
+        grower.resources.ranks.ranks() == 1
+    }
+
     fn route(
         &mut self,
         grower: &mut Grower<'_, F>,
@@ -672,7 +700,17 @@ impl<F: Feature> Engine<F> for Trainer<'_> {
         for from in (0..features).step_by(block as usize) {
             let n = block.min(features - from);
             let candidates = self.draw(&slice, (from, n), uniform)?;
-            if !uniform {
+            if !uniform && !*routed {
+                let moves = leads_to(growing, frontier);
+                let wanted =
+                    grower.views_with(|node| moves[node as usize] || slice.place(node).is_some());
+                let routing = Routing { growing, moves };
+                let mut picks = grower.picks(&slice)?;
+                let task = Task::PickRouted(&slice, &candidates, &mut picks);
+                let done = self.pass(grower, level, &wanted, Some(&routing), task);
+                *routed |= done.is_ok();
+                grower.agreed(level, done)?;
+            } else if !uniform {
                 let picks = grower.picked(&slice)?;
                 let wanted: Vec<usize> =
                     (0..picks.len()).filter(|&v| !picks[v].is_empty()).collect();
