@@ -18,6 +18,7 @@ mod config;
 pub mod fake;
 mod format;
 mod lanes;
+mod name;
 pub mod pairing;
 mod pixels;
 mod queue;
@@ -32,6 +33,7 @@ pub mod v4l2;
 
 pub use config::{CameraConfig, CamerasConfig, ClockChoice, MemoryChoice, Which};
 pub use format::{Bayer, Packing, PixelFormat};
+pub use name::CameraName;
 pub use pixels::{Converter, Short};
 pub use queue::{Buffer, Negotiated, Queue, QueueError, Ready, StampFlag};
 pub use recovery::{HEALTHY, Recovery, Step};
@@ -70,7 +72,7 @@ pub enum CamerasError {
     #[error("camera {camera}: {error}")]
     Unusable {
         /// Which.
-        camera: Which,
+        camera: CameraName,
         /// Why.
         error: QueueError,
     },
@@ -78,7 +80,7 @@ pub enum CamerasError {
     #[error("no camera can be opened; {camera}: {error}")]
     NoneOpens {
         /// The first of them.
-        camera: Which,
+        camera: CameraName,
         /// Why.
         error: QueueError,
     },
@@ -159,7 +161,7 @@ impl Cameras {
             return Err(CamerasError::NoCameras);
         }
         let shared = Arc::new(Shared::new(config));
-        let mut first: Option<(Which, QueueError)> = None;
+        let mut first: Option<(CameraName, QueueError)> = None;
         let mut opened = 0;
         // Before any thread: what can't be used is said at once.
         let mut captures = Vec::new();
@@ -170,13 +172,11 @@ impl Cameras {
             match capture.open() {
                 Ok(()) => opened += 1,
                 Err(error @ QueueError::Unusable(_)) => {
-                    return Err(CamerasError::Unusable {
-                        camera: which,
-                        error,
-                    });
+                    let camera = CameraName::of(which, &camera.device);
+                    return Err(CamerasError::Unusable { camera, error });
                 }
                 Err(error) => {
-                    first.get_or_insert((which, error));
+                    first.get_or_insert_with(|| (CameraName::of(which, &camera.device), error));
                 }
             }
             captures.push((which, capture));
