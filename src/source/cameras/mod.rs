@@ -18,6 +18,7 @@ mod config;
 pub mod fake;
 mod format;
 mod lanes;
+pub mod listing;
 mod name;
 pub mod pairing;
 mod pixels;
@@ -87,6 +88,17 @@ pub enum CamerasError {
     /// The system gives no thread.
     #[error("no thread for a camera: {0}")]
     Thread(std::io::Error),
+}
+
+/// The capture devices of this machine, by node.
+///
+/// # Errors
+/// [`CamerasError::NotBuilt`].
+pub fn list() -> Result<Vec<listing::Listed>, CamerasError> {
+    #[cfg(feature = "v4l2")]
+    return Ok(v4l2::list());
+    #[cfg(not(feature = "v4l2"))]
+    Err(CamerasError::NotBuilt)
 }
 
 /// Live cameras as a source. Frame sets are stamped on the monotonic clock.
