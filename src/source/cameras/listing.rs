@@ -165,7 +165,7 @@ pub fn judge(config: &CamerasConfig, devices: &[Listed]) -> Vec<(CameraName, Ver
 fn verdict(camera: &CameraConfig, hz: f64, name: &CameraName, devices: &[Listed]) -> Verdict {
     let is = |device: &&Listed| {
         let node = name.node.as_deref();
-        node == Some(&device.node) || device.names.iter().any(|n| *n == name.device)
+        node == Some(&device.node) || device.names.contains(&name.device)
     };
     let Some(device) = devices.iter().find(is) else {
         return match &name.node {
