@@ -17,13 +17,23 @@ use roadloop::{
         StereoFrame, Timestamp, png,
     },
     frame_loop::{
-        Chain, CpuBackend, CpuMono, FrameLoop, MonoShape, MonotonicClock, Pace, Shape, Slot,
+        Chain, CpuBackend, CpuMono, FrameLoop, MockClock, Models, Monitor, MonoShape,
+        MonotonicClock, Pace, Shape, Slot,
     },
+    live::Live,
     sink::{
-        Announced, FolderOptions, Full, ReplayFolder, Sink, SinkError, View, summary::Provenance,
+        Announced, FolderOptions, Full, ReplayFolder, Sink, SinkError, View,
+        recorder::{About, Encoding, Recorder},
+        summary::Provenance,
     },
-    source::{Next, Source},
-    stage::logo::{BuildOptions, Templates, features::FeatureParams},
+    source::{
+        FaultConfig, FaultInjector, LiveSource as _, Next, Source, SyntheticCameras,
+        SyntheticConfig,
+    },
+    stage::{
+        forest::street,
+        logo::{BuildOptions, Templates, features::FeatureParams},
+    },
 };
 
 const SIZE: Size = Size::new(320, 120);
@@ -98,6 +108,10 @@ struct Counts<S>(Vec<u64>, S);
 impl<S: Sink> Sink for Counts<S> {
     fn begin(&mut self, announced: &Announced<'_>) -> Result<(), SinkError> {
         self.1.begin(announced)
+    }
+
+    fn state_room(&mut self, next: FrameId) -> Option<&mut Vec<u8>> {
+        self.1.state_room(next)
     }
 
     fn frame(&mut self, view: View<'_>, result: &FrameResult) -> Result<(), SinkError> {
@@ -385,5 +399,63 @@ fn nor_on_a_mono_drive() {
             [0; FRAMES - 3 - WARM_UP],
             "{threads}"
         );
+    }
+}
+
+/// Files begin meanwhile, each with what the stages have learnt.
+#[test]
+fn nor_where_frames_are_labelled_and_recorded() {
+    for (threads, colour, compression) in [(1, true, Encoding::Raw), (2, false, Encoding::Png)] {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap();
+        let text = "[stereo]\ndisparities = 64\n[foreground]\nenabled = true\n\
+                    [forest]\nstep = 2\n[record]\nrotate_s = 1\nqueue_frames = 2\n";
+        let mut config = Config::parse(text, None, "test").unwrap();
+        config.record.compression = compression;
+        let tmp = tempfile::tempdir().unwrap();
+        // By this clock nothing takes time: no frame is late. The recorder is waited for, with
+        // two boxes: what a file begins with is written before the next one needs its memory.
+        let about = About::default();
+        let folder = tmp.path().join("recorded");
+        let recorder = Recorder::create(&folder, &config.record, about, Full::Wait).unwrap();
+        let status = recorder.monitor();
+        let mut counts = Counts(Vec::with_capacity(2 * FRAMES), recorder);
+        let counts = pool.install(|| {
+            let clock = &MockClock::at(Timestamp(1_000_000_000));
+            let options = SyntheticConfig {
+                width: 160,
+                height: 96,
+                frames: 6,
+                colour,
+                ..SyntheticConfig::default()
+            };
+            let cameras = SyntheticCameras::new(&options, 5.0, clock).unwrap();
+            let models = Models {
+                logos: Some(logos()),
+                forest: Some(Arc::new(street().unwrap())),
+            };
+            let live = Live::new(cameras.shape(), cameras.rig())
+                .unwrap()
+                .with_models(models);
+            let end = FaultConfig {
+                end_after: FRAMES,
+                ..FaultConfig::default()
+            };
+            let mut source = FaultInjector::new(cameras, &end, clock);
+            let (monitor, stop) = (Monitor::default(), AtomicBool::new(false));
+            live.run(&config, clock, &mut source, &mut counts, &monitor, &stop)
+                .unwrap();
+            counts
+        });
+        drop(counts.1);
+        let status = status.status();
+        assert_eq!((status.frames, status.dropped), (FRAMES as u64, 0));
+        assert_eq!((status.files, status.stopped), (5, None));
+        let spent: Vec<u64> = counts.0.windows(2).map(|w| w[1] - w[0]).collect();
+        assert_eq!(spent.len(), FRAMES - 1);
+        // The second file's state, too, is still among the first frames.
+        assert_eq!(spent[6..], [0; FRAMES - 1 - 6], "{threads} {spent:?}");
     }
 }

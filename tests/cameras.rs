@@ -215,7 +215,48 @@ fn cameras_are_listed_by_names_that_stay() {
         let found = listed.iter().find(|l| l.names.contains(path)).unwrap();
         assert!(found.description.contains("vivid"), "{found:?}");
         assert!(found.formats.contains("YUYV"), "{found:?}");
+        let offers = found.offers.as_ref().unwrap();
+        let grey = offers.iter().find(|o| o.code == *b"GREY").unwrap();
+        let small = grey.sizes.iter().find(|s| s.least == [320, 180]).unwrap();
+        assert!(small.rates.len() > 1, "{small:?}");
     }
+}
+
+#[test]
+fn the_configured_cameras_are_checked_against_what_there_is() {
+    let Some((_one, paths)) = cameras() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("roadloop.toml");
+    let check = |cameras: &CamerasConfig| {
+        let text = toml::to_string(cameras).unwrap();
+        let table: toml::Table = text.parse().unwrap();
+        let whole = toml::Table::from_iter([("cameras".to_owned(), table.into())]);
+        std::fs::write(&file, toml::to_string(&whole).unwrap()).unwrap();
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_roadloop"))
+            .args(["check", "cameras", "--config"])
+            .arg(&file)
+            .output()
+            .unwrap();
+        let out = String::from_utf8_lossy(&output.stdout).into_owned();
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), out, err)
+    };
+    let (status, out, err) = check(&three(&paths));
+    eprintln!("note: {out}");
+    assert_eq!(status, Some(0), "{err}");
+    for (which, path) in ["left", "right", "mono"].into_iter().zip(&paths) {
+        let name = format!("camera {which} ({}, which is /dev/video", path.display());
+        let line = out.lines().find(|l| l.starts_with(&name)).unwrap();
+        assert!(line.contains("): "), "{line}");
+    }
+    let (status, out, err) = check(&mono(camera(&paths[0], PixelFormat::Grey, 333, 222)));
+    assert_eq!(status, Some(78), "{out}");
+    assert!(
+        err.contains("333x222 of GREY is not offered; there are 320x180"),
+        "{err}"
+    );
 }
 
 #[test]

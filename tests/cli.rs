@@ -130,3 +130,46 @@ fn a_damaged_calibration_is_data() {
     fs::write(&file, "P0: 1 2 3\n").unwrap();
     refused(&["check", "calib", path(&file)], 65, &["calib.txt", "P0"]);
 }
+
+#[test]
+#[cfg(not(feature = "v4l2"))]
+fn a_build_without_cameras_says_so() {
+    let expected = "check cameras: this build has no cameras (feature \"v4l2\"); expected";
+    refused(&["check", "cameras"], 69, &[expected]);
+    refused(&["check", "cameras", "--config", "a.toml"], 69, &[expected]);
+}
+
+/// On whatever machine this is: none of these are cameras.
+#[test]
+#[cfg(feature = "v4l2")]
+fn cameras_that_cannot_be_are_refused_by_name() {
+    assert!(roadloop(&["check", "cameras"]).status.success());
+    let tmp = tempfile::tempdir().unwrap();
+    let file = tmp.path().join("roadloop.toml");
+    let check = ["check", "cameras", "--config", path(&file)];
+    let mono = |device: &str| {
+        let camera = "width = 640\nheight = 480\nformat = 'GREY'";
+        fs::write(
+            &file,
+            format!("[cameras.mono]\ndevice = '{device}'\n{camera}\n"),
+        )
+        .unwrap();
+    };
+    mono("/dev/v4l/by-path/none");
+    let none = "mono (/dev/v4l/by-path/none, where nothing is): there is no such device";
+    refused(&check, 69, &["roadloop.toml: camera ", none]);
+    mono("/dev/null");
+    let null = "roadloop.toml: camera mono (/dev/null): that is no capture device";
+    refused(&check, 78, &[null]);
+    fs::write(&file, "").unwrap();
+    refused(
+        &check,
+        78,
+        &["roadloop.toml: no cameras: expected [cameras.left]"],
+    );
+    refused(
+        &["check", "cameras", "--config", "gone.toml"],
+        66,
+        &["gone.toml"],
+    );
+}

@@ -221,13 +221,20 @@ fn pictures_without_partner_and_numbers_left_out_are_gaps() {
     assert_eq!(gaps, [(3, Gap::Unsynchronised), (6, Gap::Missing)]);
 }
 
-#[test]
-fn compressed_chunks_are_read() {
+fn lz4(records: &[u8]) -> Vec<u8> {
     use std::io::Write as _;
-    let plain = tape::tape(4);
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("lz4.mcap");
-    // Each chunk again, compressed.
+    let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
+    encoder.write_all(records).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zstd(records: &[u8]) -> Vec<u8> {
+    use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+    compress_to_vec(records, CompressionLevel::Fastest)
+}
+
+/// Each chunk of a recording again, compressed.
+fn repacked(plain: &[u8], name: &str, pack: fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     let (mut at, mut bytes) = (8, plain[..8].to_vec());
     while plain[at] != 0x0F {
         let length = u64::from_le_bytes(plain[at + 1..at + 9].try_into().unwrap()) as usize;
@@ -235,14 +242,13 @@ fn compressed_chunks_are_read() {
         if plain[at] == 6 {
             // Times, size, checksum; an empty name; the length.
             let (head, records) = (&body[..28], &body[40..]);
-            let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
-            encoder.write_all(records).unwrap();
-            let packed = encoder.finish().unwrap();
+            let packed = pack(records);
+            assert!(packed.len() < records.len(), "{name}");
             bytes.push(6);
-            bytes.extend((28 + 4 + 3 + 8 + packed.len() as u64).to_le_bytes());
+            bytes.extend((28 + 4 + name.len() as u64 + 8 + packed.len() as u64).to_le_bytes());
             bytes.extend(head);
-            bytes.extend(3u32.to_le_bytes());
-            bytes.extend(b"lz4");
+            bytes.extend((name.len() as u32).to_le_bytes());
+            bytes.extend(name.as_bytes());
             bytes.extend((packed.len() as u64).to_le_bytes());
             bytes.extend(packed);
         } else {
@@ -250,12 +256,184 @@ fn compressed_chunks_are_read() {
         }
         at += 9 + length;
     }
-    fs::write(&path, &bytes).unwrap();
-    let frames = read(&path).unwrap();
-    assert_eq!(frames.len(), 4);
-    for (n, set) in frames.into_iter().enumerate() {
-        assert!(tape::same(&set.unwrap(), n));
+    bytes
+}
+
+#[test]
+fn compressed_chunks_are_read() {
+    let plain = tape::tape(4);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("packed.mcap");
+    let packers: [(&str, fn(&[u8]) -> Vec<u8>); 2] = [("lz4", lz4), ("zstd", zstd)];
+    for (name, pack) in packers {
+        fs::write(&path, repacked(&plain, name, pack)).unwrap();
+        let frames = read(&path).unwrap();
+        assert_eq!(frames.len(), 4, "{name}");
+        for (n, set) in frames.into_iter().enumerate() {
+            assert!(tape::same(&set.unwrap(), n), "{name}");
+        }
     }
+}
+
+/// A flipped byte in a compressed chunk costs that chunk and no other.
+#[test]
+fn damage_in_a_compressed_chunk_costs_that_chunk() {
+    let plain = tape::tape(4);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("packed.mcap");
+    let packers: [(&str, fn(&[u8]) -> Vec<u8>); 2] = [("lz4", lz4), ("zstd", zstd)];
+    for (name, pack) in packers {
+        let whole = repacked(&plain, name, pack);
+        let mut chunks = Vec::new();
+        let mut at = 8;
+        while at < whole.len() {
+            let length = u64::from_le_bytes(whole[at + 1..at + 9].try_into().unwrap()) as usize;
+            if whole[at] == 6 {
+                chunks.push(at + 9..at + 9 + length);
+            }
+            at += 9 + length;
+        }
+        assert_eq!(chunks.len(), 4, "a chunk a frame");
+        let chunk = chunks[2].clone();
+        for place in chunk.clone().step_by(chunk.len() / 40 + 1) {
+            let mut bytes = whole.clone();
+            bytes[place] ^= 0x15;
+            fs::write(&path, &bytes).unwrap();
+            let found = read(&path).unwrap();
+            let whole: Vec<usize> = (found.iter().flatten())
+                .filter(|set| tape::same(set, set.id.index))
+                .map(|set| set.id.index)
+                .collect();
+            assert_eq!(
+                whole.len(),
+                found.iter().flatten().count(),
+                "{name} {place}"
+            );
+            assert!(
+                [&[0, 1, 3][..], &[0, 1, 2, 3]].contains(&&whole[..]),
+                "{name} {place} {whole:?}"
+            );
+        }
+    }
+}
+
+/// A grey baseline JPEG of blocks of 8 x 8 pixels of one value each: every coefficient but the
+/// first is 0, and that one is the value less 128.
+fn jpeg((across, down): (usize, usize), value: impl Fn(usize, usize) -> u8) -> Vec<u8> {
+    let (height, width) = ((8 * down) as u16, (8 * across) as u16);
+    let mut file = vec![0xFF, 0xD8];
+    let mut segment = |marker: u8, body: &[u8]| {
+        file.extend([0xFF, marker]);
+        file.extend((body.len() as u16 + 2).to_be_bytes());
+        file.extend(body);
+    };
+    // A step of 8 undoes the scale of the transform.
+    segment(0xDB, &[&[0][..], &[8; 64]].concat());
+    let [h, w] = [height, width].map(u16::to_be_bytes);
+    segment(0xC0, &[8, h[0], h[1], w[0], w[1], 1, 1, 0x11, 0]);
+    // First coefficients: the nine categories, four bits each; the others: the end of the block.
+    let counts = |length: usize, n: u8| {
+        let mut counts = [0u8; 16];
+        counts[length - 1] = n;
+        counts
+    };
+    segment(
+        0xC4,
+        &[&[0x00][..], &counts(4, 9), &[0, 1, 2, 3, 4, 5, 6, 7, 8]].concat(),
+    );
+    segment(0xC4, &[&[0x10][..], &counts(1, 1), &[0]].concat());
+    segment(0xDA, &[1, 1, 0x00, 0, 63, 0]);
+    let (mut bits, mut before) = (Vec::new(), 0i32);
+    for y in 0..down {
+        for x in 0..across {
+            let now = i32::from(value(x, y)) - 128;
+            let step = now - before;
+            before = now;
+            let category = 32 - step.unsigned_abs().leading_zeros();
+            bits.extend((0..4).rev().map(|b| category >> b & 1));
+            let low = if step < 0 { step - 1 } else { step };
+            bits.extend((0..category).rev().map(|b| (low >> b & 1) as u32));
+            bits.push(0);
+        }
+    }
+    bits.resize(bits.len().next_multiple_of(8), 1);
+    for byte in bits.chunks(8) {
+        let byte = byte.iter().fold(0, |all, bit| all << 1 | bit) as u8;
+        file.push(byte);
+        if byte == 0xFF {
+            file.push(0);
+        }
+    }
+    file.extend([0xFF, 0xD9]);
+    file
+}
+
+#[test]
+fn jpeg_pictures_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("bag.mcap");
+    let blocks = (SIZE.width / 8, SIZE.height / 8);
+    let value =
+        |side: usize, n: usize, x: usize, y: usize| (side * 90 + n * 37 + x * 53 + y * 11) as u8;
+    let mut bag = Bag::new(true);
+    bag.infos(["/l/camera_info", "/r/camera_info"], CAMERA);
+    for n in 0..3usize {
+        for (side, topic) in ["/l/image_raw/compressed", "/r/image_raw/compressed"]
+            .into_iter()
+            .enumerate()
+        {
+            let file = jpeg(blocks, |x, y| value(side, n, x, y));
+            let time = n as u32 * 50_000_000;
+            let message = bag.message.begin().i32(1).u32(time).text("camera");
+            // As a driver of a USB camera has it.
+            message.text("jpeg").octets(&file);
+            let schema = (COMPRESSED_IMAGE.name, COMPRESSED_IMAGE.text);
+            bag.write(topic, schema, n as u32, 1_000_000_000 + u64::from(time));
+        }
+    }
+    bag.save(&path);
+    let frames = read(&path).unwrap();
+    assert_eq!(frames.len(), 3);
+    for (n, set) in frames.into_iter().enumerate() {
+        let stereo = set.unwrap().stereo.unwrap();
+        for (side, picture) in [Some(stereo.left), stereo.right].into_iter().enumerate() {
+            let expected =
+                Image::from_fn(SIZE.width, SIZE.height, |x, y| value(side, n, x / 8, y / 8));
+            assert_eq!(picture.unwrap(), expected, "{side} {n}");
+        }
+    }
+}
+
+#[test]
+fn a_picture_file_that_is_cut_is_a_gap() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("bag.mcap");
+    let blocks = (SIZE.width / 8, SIZE.height / 8);
+    let mut bag = Bag::new(true);
+    bag.infos(["/l/camera_info", "/r/camera_info"], CAMERA);
+    for n in 0..3u32 {
+        for topic in ["/l/image_raw/compressed", "/r/image_raw/compressed"] {
+            let mut file = jpeg(blocks, |x, y| (x + y) as u8);
+            if n == 1 && topic.starts_with("/r") {
+                file.truncate(file.len() - 6);
+            }
+            let message = bag
+                .message
+                .begin()
+                .i32(1)
+                .u32(n * 50_000_000)
+                .text("camera");
+            message.text("jpeg").octets(&file);
+            let schema = (COMPRESSED_IMAGE.name, COMPRESSED_IMAGE.text);
+            bag.write(topic, schema, n, 5);
+        }
+    }
+    bag.save(&path);
+    let found = read(&path).unwrap();
+    let gaps: Vec<_> = (found.into_iter().filter_map(Result::err))
+        .map(|(id, gap)| (id.index, gap))
+        .collect();
+    assert_eq!(gaps, [(1, Gap::Unreadable)]);
 }
 
 #[test]

@@ -32,7 +32,7 @@ use crate::{
     },
     source::{
         FaultInjector, LiveSource, SourceKind, SyntheticCameras,
-        cameras::{Cameras, CamerasError},
+        cameras::{self, Cameras, CamerasError},
         mask_of, mono_mask_of,
     },
     stage::logo::Templates,
@@ -127,11 +127,19 @@ fn start(config: &Config, path: &Path, service: &Service<'_>) -> Result<(), Fail
             let cameras = SyntheticCameras::new(&config.synthetic, config.source.rate_hz, clock)
                 .map_err(Failure::config)?;
             let source = FaultInjector::new(cameras, &config.fault, clock);
-            attend(config, service, &computer, &realtime, source)
+            attend(config, service, &computer, &realtime, source, None)
         }
         SourceKind::Cameras => {
             let cameras = open_cameras(config, path, &service.asked.stop)?;
-            attend(config, service, &computer, &realtime, cameras)
+            let capture = cameras.monitor();
+            attend(
+                config,
+                service,
+                &computer,
+                &realtime,
+                cameras,
+                Some(capture),
+            )
         }
     }
 }
@@ -195,6 +203,7 @@ fn attend(
     computer: &Computer,
     realtime: &Realtime,
     source: impl LiveSource + Send,
+    capture: Option<cameras::Monitor>,
 ) -> Result<(), Failure> {
     let shape = source.shape();
     if let Some((size, _)) = shape.stereo {
@@ -282,6 +291,7 @@ fn attend(
         lifeline: &lifeline,
         traffic: traffic.as_deref(),
         punctuality: punctuality.as_deref(),
+        capture: capture.as_ref(),
         recording: recording.as_ref(),
         asked: &service.asked,
     };

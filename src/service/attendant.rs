@@ -13,6 +13,7 @@ use crate::{
     frame_loop::{Clock, Doing, Monitor, Sight},
     realtime::{PageFaults, page_faults},
     sink::{at_latency::Punctuality, counters::Counters, recorder::RecordMonitor, socket::Traffic},
+    source::cameras::{self, Which},
 };
 
 /// From one look at the loop to the next.
@@ -37,6 +38,8 @@ pub struct Watched<'a, C> {
     pub traffic: Option<&'a Traffic>,
     /// How punctual they get them.
     pub punctuality: Option<&'a Punctuality>,
+    /// How capture is doing, where there are cameras.
+    pub capture: Option<&'a cameras::Monitor>,
     /// How the recording stands, where there is one.
     pub recording: Option<&'a RecordMonitor>,
     /// What signals have asked for.
@@ -52,6 +55,10 @@ pub struct Report {
     pub health: Health,
     /// What the cameras do.
     pub cameras: CameraStates,
+    /// What came of their frames, where there are cameras.
+    pub capture: Option<cameras::Status>,
+    /// When this was.
+    pub now: Timestamp,
     /// Of the whole process.
     pub faults: PageFaults,
     /// Of the whole process since it was ready.
@@ -66,6 +73,22 @@ impl Report {
         let faults = self.faults_ready.filter(|_| self.frames_ready > 0)?;
         let per = |n: u64| n as f64 * 1000.0 / self.frames_ready as f64;
         Some([per(faults.minor), per(faults.major)])
+    }
+
+    /// What each camera does, and what went wrong with it so far, each after a comma.
+    pub fn cameras_in_words(&self) -> String {
+        let mut text = String::new();
+        for (name, state) in self.cameras.iter() {
+            text += &format!(", {name} {}", state.name());
+            let which = Which::ALL.into_iter().find(|w| w.name() == name);
+            let status = self.capture.as_ref().zip(which);
+            let status = status.and_then(|(capture, which)| capture.of(which));
+            let troubles = status.map(|s| s.troubles(self.now)).unwrap_or_default();
+            if !troubles.is_empty() {
+                text += &format!(" ({troubles})");
+            }
+        }
+        text
     }
 }
 
@@ -178,6 +201,8 @@ impl<'a, C: Clock> Attendant<'a, C> {
             },
             health,
             cameras: self.watched.lifeline.cameras(),
+            capture: self.watched.capture.map(cameras::Monitor::status),
+            now,
             faults,
             faults_ready: self.at_ready.map(|(then, _)| PageFaults {
                 minor: faults.minor.saturating_sub(then.minor),
@@ -265,9 +290,7 @@ impl<'a, C: Clock> Attendant<'a, C> {
                 n => text += &format!(", {gap} {n}"),
             }
         }
-        for (name, state) in report.cameras.iter() {
-            text += &format!(", {name} {}", state.name());
-        }
+        text += &report.cameras_in_words();
         if let Some([minor, major]) = report.faults_per_1000() {
             text += &format!(", page faults a 1000 frames: {minor:.0} minor, {major:.0} major");
         }
@@ -275,5 +298,32 @@ impl<'a, C: Clock> Attendant<'a, C> {
             text += &format!(", {} C", mdeg / 1000);
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{frame::CameraState, service::metrics::tests::troubled};
+
+    #[test]
+    fn the_status_line_says_what_went_wrong_with_a_camera() {
+        let mut report = Report {
+            cameras: CameraStates {
+                left: Some(CameraState::Stalled),
+                right: None,
+                mono: Some(CameraState::Streaming),
+            },
+            now: Timestamp(10_000_000_000),
+            ..Report::default()
+        };
+        // Drawn cameras have no counts.
+        assert_eq!(report.cameras_in_words(), ", left stalled, mono streaming");
+        report.capture = Some(troubled());
+        assert_eq!(
+            report.cameras_in_words(),
+            ", left stalled (dropped 4, missed 3, restarts 1, opens 2, last error 2 s ago), \
+             mono streaming"
+        );
     }
 }

@@ -3,7 +3,7 @@ use std::{fmt::Write as _, fs, io, path::Path};
 
 use super::Report;
 use crate::{
-    frame::{CameraState, Gap, Outcome},
+    frame::{CameraState, Gap, Outcome, Timestamp},
     frame_loop::StageId,
     sink::{
         at_latency::Punctuality,
@@ -11,6 +11,7 @@ use crate::{
         recorder::RecordStatus,
         socket::Traffic,
     },
+    source::cameras::{Status, Which},
 };
 
 /// The text of the file.
@@ -98,6 +99,9 @@ pub fn text(
             let labels = format!("camera=\"{camera}\",state=\"{}\"", s.name());
             t.value(name, &labels, u8::from(s == state));
         }
+    }
+    if let Some(capture) = &report.capture {
+        t.cameras(capture, report.now);
     }
     if let Some(traffic) = traffic {
         for (name, kind, help, value) in [
@@ -216,6 +220,49 @@ impl Text {
         }
     }
 
+    /// What came of the cameras' frames.
+    fn cameras(&mut self, capture: &Status, now: Timestamp) {
+        let label = |which: Which| format!("camera=\"{which}\"");
+        let name = "roadloop_camera_frames_total";
+        self.head(name, "counter", "Whole frames of a camera.");
+        for (which, camera) in capture.iter() {
+            self.value(name, &label(which), camera.frames);
+        }
+        let name = "roadloop_camera_lost_frames_total";
+        let help = "Frames of a camera that came to no result, by cause.";
+        self.head(name, "counter", help);
+        for (which, camera) in capture.iter() {
+            for (cause, n) in camera.lost() {
+                self.value(name, &format!("{},cause=\"{cause}\"", label(which)), n);
+            }
+        }
+        let name = "roadloop_camera_events_total";
+        let help = "What happened to a camera; opens count the first one, too.";
+        self.head(name, "counter", help);
+        for (which, camera) in capture.iter() {
+            for (event, n) in camera.events() {
+                self.value(name, &format!("{},event=\"{event}\"", label(which)), n);
+            }
+        }
+        let name = "roadloop_camera_last_error_age_seconds";
+        self.head(
+            name,
+            "gauge",
+            "Since something last went wrong with a camera.",
+        );
+        for (which, camera) in capture.iter() {
+            if let Some(ns) = camera.error_age_ns(now) {
+                self.value(name, &label(which), ns as f64 / 1e9);
+            }
+        }
+        let name = "roadloop_camera_frame_sets_total";
+        let help = "What the cameras' frames came to: sets that are whole or lack a camera, gaps.";
+        self.head(name, "counter", help);
+        for (kind, n) in capture.pairs.counts() {
+            self.value(name, &format!("kind=\"{kind}\""), n);
+        }
+    }
+
     fn durations(&mut self, name: &str, labels: &str, durations: &Durations) {
         let comma = if labels.is_empty() { "" } else { "," };
         let mut all = 0;
@@ -233,12 +280,39 @@ impl Text {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::{
         frame::{CameraStates, FrameId, FrameResult, Health, StageTiming},
         realtime::PageFaults,
+        source::cameras::{CameraStatus, PairStatus},
     };
+
+    /// A left camera that has had its troubles, and a mono camera that has not.
+    pub(in crate::service) fn troubled() -> Status {
+        let calm = CameraStatus {
+            frames: 100,
+            opens: 1,
+            ..CameraStatus::new(33_333_333)
+        };
+        let left = CameraStatus {
+            dropped: 4,
+            missed: 3,
+            restarts: 1,
+            opens: 2,
+            last_error: Some(Timestamp(7_500_000_000)),
+            ..calm
+        };
+        Status {
+            cameras: [Some(left), None, Some(calm)],
+            pairs: PairStatus {
+                whole: 90,
+                degraded: 5,
+                without_mono: 2,
+                gaps: 3,
+            },
+        }
+    }
 
     fn counted() -> Counters {
         let counters = Counters::default();
@@ -268,6 +342,8 @@ mod tests {
                 left: Some(CameraState::Stalled),
                 ..CameraStates::default()
             },
+            capture: Some(troubled()),
+            now: Timestamp(10_000_000_000),
             faults_ready: Some(PageFaults { minor: 5, major: 0 }),
             frames_ready: 2000,
             ..Report::default()
@@ -296,6 +372,13 @@ mod tests {
             "roadloop_stage_outcomes_total{stage=\"stereo\",outcome=\"over_budget\"} 1",
             "roadloop_camera_state{camera=\"left\",state=\"stalled\"} 1",
             "roadloop_camera_state{camera=\"left\",state=\"streaming\"} 0",
+            "roadloop_camera_frames_total{camera=\"left\"} 100",
+            "roadloop_camera_lost_frames_total{camera=\"left\",cause=\"missed\"} 3",
+            "roadloop_camera_lost_frames_total{camera=\"left\",cause=\"dropped\"} 4",
+            "roadloop_camera_lost_frames_total{camera=\"mono\",cause=\"dropped\"} 0",
+            "roadloop_camera_events_total{camera=\"left\",event=\"restarts\"} 1",
+            "roadloop_camera_last_error_age_seconds{camera=\"left\"} 2.5",
+            "roadloop_camera_frame_sets_total{kind=\"without_stereo\"} 5",
             "roadloop_socket_readers 0",
             "roadloop_handed_out_seconds_sum 0.1001",
             "roadloop_handed_out_jitter_seconds_bucket{le=\"0.0001\"} 1",
@@ -308,6 +391,8 @@ mod tests {
         }
         // What the device does not tell is not made up.
         assert!(!text.contains("over_current"));
+        assert!(!text.contains("age_seconds{camera=\"mono\"}"));
+        assert!(!text.contains("camera=\"right\",cause"));
     }
 
     #[test]
@@ -317,7 +402,10 @@ mod tests {
             None,
             Some(&Punctuality::default()),
             None,
-            &Report::default(),
+            &Report {
+                capture: Some(troubled()),
+                ..Report::default()
+            },
         );
         let mut seen = std::collections::HashSet::new();
         let mut current = String::new();

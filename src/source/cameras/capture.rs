@@ -1,9 +1,9 @@
 //! One camera: its queue under its ladder, frame by frame.
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use super::{
-    CameraConfig, CamerasConfig, ClockKind, Clocks, Converter, Queue, QueueError, Ready, Recovery,
-    StampFault, Stamps, Step, Which,
+    CameraConfig, CameraName, CamerasConfig, ClockKind, Clocks, Converter, Queue, QueueError,
+    Ready, Recovery, StampFault, Stamps, Step, Which,
     lanes::{Picture, Shared},
     queue::{Buffer, Negotiated},
 };
@@ -19,6 +19,7 @@ const WARNINGS: u32 = 5;
 /// [`Capture::turn`] it holds no lock and no buffer of the kernel's that it could give back.
 pub(super) struct Capture<Q, K> {
     which: Which,
+    device: PathBuf,
     queue: Q,
     clocks: K,
     shared: Arc<Shared>,
@@ -52,6 +53,7 @@ impl<Q: Queue, K: Clocks> Capture<Q, K> {
         let max_age = config.max_age_ms.saturating_mul(1_000_000);
         Self {
             which,
+            device: camera.device.clone(),
             queue,
             clocks,
             shared,
@@ -70,6 +72,11 @@ impl<Q: Queue, K: Clocks> Capture<Q, K> {
         }
     }
 
+    /// Its name, for texts; looks up the device.
+    fn name(&self) -> CameraName {
+        CameraName::of(self.which, &self.device)
+    }
+
     fn now(&self) -> Timestamp {
         Timestamp(self.clocks.read(ClockKind::Monotonic).unwrap_or(0))
     }
@@ -78,15 +85,19 @@ impl<Q: Queue, K: Clocks> Capture<Q, K> {
         self.shared.update(self.which, |s| s.state = state);
     }
 
-    /// Says something, unless it has been said too often.
+    /// Notes an error and says it, unless it has been said too often.
     fn warn(&mut self, text: &dyn std::fmt::Display) {
         self.told = self.told.saturating_add(1);
+        let now = self.now();
+        self.shared.update(self.which, |s| s.last_error = Some(now));
         let level = if self.told <= WARNINGS {
             log::Level::Warn
         } else {
             log::Level::Debug
         };
-        log::log!(level, "camera {}: {text}", self.which);
+        if log::log_enabled!(level) {
+            log::log!(level, "camera {}: {text}", self.name());
+        }
     }
 
     /// Does what is to be done next, waiting a bounded while for a frame at most. Gives how long
@@ -126,7 +137,7 @@ impl<Q: Queue, K: Clocks> Capture<Q, K> {
             Ok(negotiated) => {
                 log::info!(
                     "camera {}: {}; {} {}x{}, {} bytes a row, {} Hz, {} buffers",
-                    self.which,
+                    self.name(),
                     negotiated.device,
                     negotiated.format,
                     negotiated.width,
@@ -137,7 +148,7 @@ impl<Q: Queue, K: Clocks> Capture<Q, K> {
                 );
                 if self.differences != negotiated.differences {
                     for text in &negotiated.differences {
-                        log::warn!("camera {}: {text}", self.which);
+                        log::warn!("camera {}: {text}", self.name());
                     }
                     self.differences = negotiated.differences;
                 }

@@ -18,6 +18,8 @@ mod config;
 pub mod fake;
 mod format;
 mod lanes;
+pub mod listing;
+mod name;
 pub mod pairing;
 mod pixels;
 mod queue;
@@ -32,6 +34,7 @@ pub mod v4l2;
 
 pub use config::{CameraConfig, CamerasConfig, ClockChoice, MemoryChoice, Which};
 pub use format::{Bayer, Packing, PixelFormat};
+pub use name::CameraName;
 pub use pixels::{Converter, Short};
 pub use queue::{Buffer, Negotiated, Queue, QueueError, Ready, StampFlag};
 pub use recovery::{HEALTHY, Recovery, Step};
@@ -70,7 +73,7 @@ pub enum CamerasError {
     #[error("camera {camera}: {error}")]
     Unusable {
         /// Which.
-        camera: Which,
+        camera: CameraName,
         /// Why.
         error: QueueError,
     },
@@ -78,13 +81,24 @@ pub enum CamerasError {
     #[error("no camera can be opened; {camera}: {error}")]
     NoneOpens {
         /// The first of them.
-        camera: Which,
+        camera: CameraName,
         /// Why.
         error: QueueError,
     },
     /// The system gives no thread.
     #[error("no thread for a camera: {0}")]
     Thread(std::io::Error),
+}
+
+/// The capture devices of this machine, by node.
+///
+/// # Errors
+/// [`CamerasError::NotBuilt`].
+pub fn list() -> Result<Vec<listing::Listed>, CamerasError> {
+    #[cfg(feature = "v4l2")]
+    return Ok(v4l2::list());
+    #[cfg(not(feature = "v4l2"))]
+    Err(CamerasError::NotBuilt)
 }
 
 /// Live cameras as a source. Frame sets are stamped on the monotonic clock.
@@ -159,7 +173,7 @@ impl Cameras {
             return Err(CamerasError::NoCameras);
         }
         let shared = Arc::new(Shared::new(config));
-        let mut first: Option<(Which, QueueError)> = None;
+        let mut first: Option<(CameraName, QueueError)> = None;
         let mut opened = 0;
         // Before any thread: what can't be used is said at once.
         let mut captures = Vec::new();
@@ -170,13 +184,11 @@ impl Cameras {
             match capture.open() {
                 Ok(()) => opened += 1,
                 Err(error @ QueueError::Unusable(_)) => {
-                    return Err(CamerasError::Unusable {
-                        camera: which,
-                        error,
-                    });
+                    let camera = CameraName::of(which, &camera.device);
+                    return Err(CamerasError::Unusable { camera, error });
                 }
                 Err(error) => {
-                    first.get_or_insert((which, error));
+                    first.get_or_insert_with(|| (CameraName::of(which, &camera.device), error));
                 }
             }
             captures.push((which, capture));

@@ -2,7 +2,7 @@
 use std::fmt;
 
 use super::{ClockKind, StampFault, Which};
-use crate::frame::CameraState;
+use crate::frame::{CameraState, Timestamp};
 
 /// One camera, since the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,10 +47,12 @@ pub struct CameraStatus {
     pub open_failures: u64,
     /// Errors of the queue, buffers that could not be given back included.
     pub errors: u64,
+    /// When something last went wrong, on the monotonic clock.
+    pub last_error: Option<Timestamp>,
 }
 
 impl CameraStatus {
-    pub(super) fn new(period_ns: u64) -> Self {
+    pub(crate) fn new(period_ns: u64) -> Self {
         Self {
             state: CameraState::Starting,
             period_ns,
@@ -72,6 +74,7 @@ impl CameraStatus {
             opens: 0,
             open_failures: 0,
             errors: 0,
+            last_error: None,
         }
     }
 
@@ -85,26 +88,56 @@ impl CameraStatus {
         *count += 1;
     }
 
-    /// Name and value of every count, for metrics.
-    pub fn counts(&self) -> [(&'static str, u64); 16] {
+    /// Frames that did not come to a result, by cause.
+    pub fn lost(&self) -> [(&'static str, u64); 9] {
         [
-            ("frames", self.frames),
             ("dropped", self.dropped),
             ("unpaired", self.unpaired),
             ("missed", self.missed),
-            ("disordered", self.disordered),
             ("damaged", self.damaged),
             ("short", self.short),
             ("backward", self.backward),
             ("future", self.future),
             ("stale", self.stale),
             ("no_clock", self.no_clock),
+        ]
+    }
+
+    /// Name and value of every count.
+    pub fn counts(&self) -> Vec<(&'static str, u64)> {
+        let frames = [("frames", self.frames)];
+        let all = frames.into_iter().chain(self.lost());
+        all.chain(self.events()).collect()
+    }
+
+    /// What happened to the camera, by name.
+    pub fn events(&self) -> [(&'static str, u64); 6] {
+        [
             ("stalls", self.stalls),
             ("restarts", self.restarts),
             ("opens", self.opens),
             ("open_failures", self.open_failures),
             ("errors", self.errors),
+            ("disordered", self.disordered),
         ]
+    }
+
+    /// How long ago something last went wrong, ns.
+    pub fn error_age_ns(&self, now: Timestamp) -> Option<u64> {
+        self.last_error.map(|at| now.since(at))
+    }
+
+    /// What went wrong with the camera so far, for a status line: `missed 3, restarts 1, last
+    /// error 5 s ago`; empty where nothing did.
+    pub fn troubles(&self, now: Timestamp) -> String {
+        // Each camera is opened once.
+        let new = |&(name, n): &(&str, u64)| n > u64::from(name == "opens");
+        let all = self.lost().into_iter().chain(self.events()).filter(new);
+        let mut all: Vec<String> = all.map(|(name, n)| format!("{name} {n}")).collect();
+        if let Some(ns) = self.error_age_ns(now) {
+            all.push(format!("last error {} s ago", ns / 1_000_000_000));
+        }
+        all.join(", ")
     }
 }
 
@@ -119,6 +152,18 @@ pub struct PairStatus {
     pub without_mono: u64,
     /// Frames that were named as gaps.
     pub gaps: u64,
+}
+
+impl PairStatus {
+    /// Name and value of every count, for metrics.
+    pub fn counts(&self) -> [(&'static str, u64); 4] {
+        [
+            ("whole", self.whole),
+            ("without_stereo", self.degraded),
+            ("without_mono", self.without_mono),
+            ("gap", self.gaps),
+        ]
+    }
 }
 
 /// How all cameras are doing.

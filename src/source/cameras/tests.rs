@@ -763,3 +763,96 @@ fn no_cameras_are_no_source() {
     let error = Cameras::open(&CamerasConfig::default(), None).unwrap_err();
     assert!(!error.to_string().is_empty());
 }
+
+/// A device that can't be opened.
+struct Refusing(QueueError);
+
+impl Queue for Refusing {
+    fn open(&mut self) -> Result<Negotiated, QueueError> {
+        Err(self.0.clone())
+    }
+
+    fn close(&mut self) {}
+
+    fn start(&mut self) -> Result<(), QueueError> {
+        Err(self.0.clone())
+    }
+
+    fn stop(&mut self) -> Result<(), QueueError> {
+        Err(self.0.clone())
+    }
+
+    fn poll(&mut self, _wait_ns: u64) -> Result<Ready, QueueError> {
+        Err(self.0.clone())
+    }
+
+    fn dequeue(&mut self) -> Result<Buffer, QueueError> {
+        Err(self.0.clone())
+    }
+
+    fn bytes(&self, _buffer: &Buffer) -> &[u8] {
+        &[]
+    }
+
+    fn requeue(&mut self, _index: usize) -> Result<(), QueueError> {
+        Err(self.0.clone())
+    }
+}
+
+#[test]
+fn errors_name_the_camera_its_device_and_what_that_leads_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().canonicalize().unwrap();
+    let (node, link) = (dir.join("video3"), dir.join("by-path-1"));
+    std::fs::write(&node, "").unwrap();
+    std::os::unix::fs::symlink(&node, &link).unwrap();
+    let (node, link) = (node.display(), link.display());
+    let config = config(&format!(
+        "left = {{ device = '{link}', width = 6, height = 4, format = 'GREY' }}
+         right = {{ device = '/dev/none-such', width = 6, height = 4, format = 'GREY' }}"
+    ));
+    let start = |broken: Which, error: QueueError| {
+        let refusing = |which, _: &CameraConfig| {
+            let (call, errno) = ("open", Errno::NOENT);
+            Refusing(match which == broken {
+                true => error.clone(),
+                false => QueueError::Os { call, errno },
+            })
+        };
+        Cameras::start(&config, None, refusing)
+            .unwrap_err()
+            .to_string()
+    };
+    let (call, errno) = ("VIDIOC_S_FMT", Errno::BUSY);
+    let busy = QueueError::Os { call, errno };
+    assert_eq!(
+        start(Which::Left, busy),
+        format!(
+            "no camera can be opened; left ({link}, which is {node}): VIDIOC_S_FMT: Device or \
+             resource busy (os error 16)"
+        )
+    );
+    let unusable = QueueError::Unusable("format Y16 is not offered; there are GREY".into());
+    assert_eq!(
+        start(Which::Right, unusable),
+        "camera right (/dev/none-such, where nothing is): format Y16 is not offered; there are GREY"
+    );
+}
+
+#[test]
+fn the_last_error_has_its_time() {
+    let mut rig = Rig::streaming();
+    assert_eq!(rig.status().last_error, None);
+    rig.inject(Fault::Damaged);
+    rig.run(2 * PERIOD);
+    let status = rig.status();
+    let at = status.last_error.expect("a time");
+    assert!(rig.now() - at.0 <= 2 * PERIOD, "{at}");
+    assert_eq!(status.error_age_ns(at.plus_ns(5)), Some(5));
+    let troubles = status.troubles(at.plus_ns(3_000_000_000));
+    assert!(
+        troubles.ends_with("damaged 1, last error 3 s ago"),
+        "{troubles}"
+    );
+    rig.lawful();
+}

@@ -30,6 +30,7 @@ use sys::{Memory, Planes};
 use super::{
     Buffer, CameraConfig, CamerasConfig, MemoryChoice, Negotiated, PixelFormat, Queue, QueueError,
     Ready,
+    listing::{Listed, Offer, names_of},
 };
 
 /// A V4L2 capture device.
@@ -82,10 +83,7 @@ impl Device {
     }
 
     fn negotiate(&self) -> Result<(Open, Negotiated), QueueError> {
-        let unusable = |text: String| {
-            let device = self.camera.device.display();
-            QueueError::Unusable(format!("{device}: {text}"))
-        };
+        let unusable = QueueError::Unusable;
         let fd = sys::open(&self.camera.device)?;
         let capabilities = match sys::capabilities(sys::borrow(&fd)) {
             Err(QueueError::Os { errno, .. }) if errno == rustix::io::Errno::NOTTY => {
@@ -177,11 +175,7 @@ impl Device {
             stride,
             rate_hz,
             buffers: blocks.len(),
-            device: format!(
-                "{} ({}, {kind})",
-                camera.device.display(),
-                capabilities.name
-            ),
+            device: format!("{}, {kind}", capabilities.name),
             differences,
         };
         let open = Open {
@@ -395,19 +389,6 @@ pub fn set_control(device: &std::path::Path, name: &str, value: i64) -> Result<(
     sys::set_control(fd, control, value)
 }
 
-/// A capture device of this machine.
-#[derive(Clone, Debug)]
-pub struct Listed {
-    /// Its stable names, from /dev/v4l.
-    pub names: Vec<PathBuf>,
-    /// Its node.
-    pub node: PathBuf,
-    /// Driver, card and bus, or why it can't be opened.
-    pub description: String,
-    /// Formats that it offers, by name.
-    pub formats: String,
-}
-
 /// The capture devices of this machine, by node.
 pub fn list() -> Vec<Listed> {
     let entries = |folder: &str| {
@@ -430,24 +411,29 @@ pub fn list() -> Vec<Listed> {
     for node in nodes {
         let described = sys::open(&node)
             .and_then(|fd| sys::capabilities(sys::borrow(&fd)).map(|caps| (fd, caps)));
-        let (description, formats) = match described {
-            Ok((_, capabilities)) if capabilities.planes.is_none() => continue,
-            Ok((fd, capabilities)) => {
-                let planes = capabilities.planes.unwrap_or(Planes::Single);
-                (
-                    capabilities.name,
-                    in_words(&sys::formats(sys::borrow(&fd), planes)),
-                )
-            }
-            Err(error) => (error.to_string(), String::new()),
-        };
-        let names = links.iter().filter(|(to, _)| *to == node);
-        all.push(Listed {
-            names: names.map(|(_, link)| link.clone()).collect(),
+        let mut listed = Listed {
+            names: names_of(&node, &links),
             node,
-            description,
-            formats,
-        });
+            ..Listed::default()
+        };
+        match described {
+            Ok((fd, capabilities)) => {
+                let Some(planes) = capabilities.planes else {
+                    continue;
+                };
+                let fd = sys::borrow(&fd);
+                let formats = sys::formats(fd, planes);
+                listed.description = capabilities.name;
+                listed.formats = in_words(&formats);
+                let offer = |code: [u8; 4]| Offer {
+                    code,
+                    sizes: sys::sizes(fd, code),
+                };
+                listed.offers = Some(formats.into_iter().map(offer).collect());
+            }
+            Err(error) => listed.description = error.to_string(),
+        }
+        all.push(listed);
     }
     all
 }

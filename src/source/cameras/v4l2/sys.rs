@@ -22,6 +22,8 @@ use v4l::{
         v4l2_buf_type_V4L2_BUF_TYPE_VIDEO_CAPTURE,
         v4l2_buf_type_V4L2_BUF_TYPE_VIDEO_CAPTURE_MPLANE, v4l2_buffer, v4l2_capability,
         v4l2_ext_control, v4l2_ext_controls, v4l2_field_V4L2_FIELD_NONE, v4l2_fmtdesc, v4l2_format,
+        v4l2_fract, v4l2_frmivalenum, v4l2_frmivaltypes_V4L2_FRMIVAL_TYPE_DISCRETE,
+        v4l2_frmsizeenum, v4l2_frmsizetypes_V4L2_FRMSIZE_TYPE_DISCRETE,
         v4l2_memory_V4L2_MEMORY_MMAP, v4l2_memory_V4L2_MEMORY_USERPTR, v4l2_plane,
         v4l2_query_ext_ctrl, v4l2_requestbuffers, v4l2_streamparm,
     },
@@ -29,7 +31,10 @@ use v4l::{
 };
 
 use super::memory::Block;
-use crate::source::cameras::{Buffer, QueueError, Ready, StampFlag};
+use crate::source::cameras::{
+    Buffer, QueueError, Ready, StampFlag,
+    listing::{Rates, Sizes},
+};
 
 /// Structures of the kernel's interface: plain data for which all zeros is a valid value.
 ///
@@ -43,6 +48,10 @@ unsafe impl Plain for v4l2_capability {}
 unsafe impl Plain for v4l2_fmtdesc {}
 // SAFETY: as above.
 unsafe impl Plain for v4l2_format {}
+// SAFETY: as above.
+unsafe impl Plain for v4l2_frmsizeenum {}
+// SAFETY: as above.
+unsafe impl Plain for v4l2_frmivalenum {}
 // SAFETY: as above.
 unsafe impl Plain for v4l2_streamparm {}
 // SAFETY: as above.
@@ -175,6 +184,84 @@ pub fn formats(fd: BorrowedFd<'_>, planes: Planes) -> Vec<[u8; 4]> {
             break;
         }
         all.push(d.pixelformat.to_le_bytes());
+    }
+    all
+}
+
+/// The sizes that a device offers of a format, and their rates; none where it does not say.
+pub fn sizes(fd: BorrowedFd<'_>, code: [u8; 4]) -> Vec<Sizes> {
+    let mut all = Vec::new();
+    for index in 0..256 {
+        let mut e: v4l2_frmsizeenum = zeroed();
+        e.index = index;
+        e.pixel_format = u32::from_le_bytes(code);
+        let request = vidioc::VIDIOC_ENUM_FRAMESIZES;
+        // SAFETY: the request's structure, without pointers.
+        if unsafe { ioctl(fd, "VIDIOC_ENUM_FRAMESIZES", request, &mut e) }.is_err() {
+            break;
+        }
+        let discrete = e.type_ == v4l2_frmsizetypes_V4L2_FRMSIZE_TYPE_DISCRETE;
+        let (least, greatest, step) = if discrete {
+            // SAFETY: the kernel filled the member of this type; integers, any bits.
+            let one = unsafe { e.__bindgen_anon_1.discrete };
+            let size = [one.width, one.height];
+            (size, size, [1, 1])
+        } else {
+            // SAFETY: as above.
+            let s = unsafe { e.__bindgen_anon_1.stepwise };
+            (
+                [s.min_width, s.min_height],
+                [s.max_width, s.max_height],
+                [s.step_width, s.step_height],
+            )
+        };
+        all.push(Sizes {
+            least,
+            greatest,
+            step,
+            rates: rates(fd, code, greatest),
+        });
+        if !discrete {
+            break;
+        }
+    }
+    all
+}
+
+/// The rates that a device offers of a format and size.
+fn rates(fd: BorrowedFd<'_>, code: [u8; 4], [width, height]: [u32; 2]) -> Vec<Rates> {
+    let hz = |interval: v4l2_fract| {
+        f64::from(interval.denominator) / f64::from(interval.numerator.max(1))
+    };
+    let mut all = Vec::new();
+    for index in 0..256 {
+        let mut e: v4l2_frmivalenum = zeroed();
+        e.index = index;
+        e.pixel_format = u32::from_le_bytes(code);
+        (e.width, e.height) = (width, height);
+        let request = vidioc::VIDIOC_ENUM_FRAMEINTERVALS;
+        // SAFETY: the request's structure, without pointers.
+        if unsafe { ioctl(fd, "VIDIOC_ENUM_FRAMEINTERVALS", request, &mut e) }.is_err() {
+            break;
+        }
+        let discrete = e.type_ == v4l2_frmivaltypes_V4L2_FRMIVAL_TYPE_DISCRETE;
+        // The longest interval is the slowest rate.
+        let (slow, fast) = if discrete {
+            // SAFETY: the kernel filled the member of this type; integers, any bits.
+            let one = unsafe { e.__bindgen_anon_1.discrete };
+            (one, one)
+        } else {
+            // SAFETY: as above.
+            let s = unsafe { e.__bindgen_anon_1.stepwise };
+            (s.max, s.min)
+        };
+        all.push(Rates {
+            least: hz(slow),
+            greatest: hz(fast),
+        });
+        if !discrete {
+            break;
+        }
     }
     all
 }
