@@ -2,10 +2,10 @@
 use std::{collections::VecDeque, sync::atomic::AtomicBool};
 
 use roadloop::{
-    frame::{FrameId, FrameResult, FrameSet, Gap, Outcome, Size, Timestamp},
+    frame::{Decisions, FrameId, FrameResult, FrameSet, Gap, Outcome, Size, Timestamp},
     frame_loop::{
-        Backend, BackendError, Clock, FrameLoop, Laps, LoopConfig, LoopError, MockClock, Pace,
-        Slot, StageId, Unit,
+        Backend, BackendError, Clock, Doing, FrameLoop, Laps, LoopConfig, LoopError, MockClock,
+        Monitor, Pace, Slot, StageId, Unit,
     },
     sink::{Sink, SinkError, View},
     source::{Next, Source},
@@ -199,6 +199,10 @@ impl<F: FnMut(usize, StageId) -> u64> Backend for Beside<'_, F> {
         self.log.push((frame, "start", unit));
         self.launch(unit, frame);
         Ok(true)
+    }
+
+    fn meanwhile(&mut self, unit: usize, slot: &mut Slot, _laps: &Laps<'_>) {
+        self.log.push((slot.set.id.index, "meanwhile", unit));
     }
 
     fn finish(
@@ -670,7 +674,7 @@ fn what_need_not_wait_for_each_other_is_under_way_at_once() {
     let (seen, log) = beside(Pace::Max, &tight(), 2, |_, stage| usual(stage));
     assert_eq!(seen.lag_ns, [13 * MS; 2]);
     // The required unit, then the foreground, which is more important than the forest.
-    let each = ["start", "finish"].map(|what| [0, 2, 1].map(|unit| (what, unit)));
+    let each = ["start", "meanwhile", "finish"].map(|what| [0, 2, 1].map(|unit| (what, unit)));
     let log: Vec<_> = log.iter().map(|&(_, what, unit)| (what, unit)).collect();
     assert_eq!(log, [each.concat(), each.concat()].concat());
 
@@ -745,4 +749,88 @@ fn the_same_times_give_the_same_decisions_side_by_side() {
     let (a, b) = (once(), once());
     assert_eq!(a.0.frames, b.0.frames);
     assert_eq!(a.1, b.1);
+}
+
+/// What the sink would have recorded of the decisions is followed side by side, too.
+#[test]
+fn recorded_decisions_are_followed_side_by_side() {
+    let clock = MockClock::at(START);
+    let mut decisions = Decisions::default();
+    decisions.insert(StageId::Forest as usize, Outcome::Skipped);
+    decisions.insert(StageId::Foreground as usize, Outcome::Late);
+    let mut frame = set(0);
+    frame.decisions = Some(decisions);
+    let mut source = Once(Some(frame));
+    let units = [STEREO, FOREST, FOREGROUND];
+    let mut backend = Beside::new(&clock, &units, |_, stage| usual(stage) * MS);
+    let slot = Slot::stereo(Size::new(4, 3), 5, 8);
+    let mut seen = Seen::default();
+    FrameLoop::new(&mut backend, &clock, slot, &tight(), Pace::Max)
+        .run(&mut source, &mut seen, &AtomicBool::new(false))
+        .unwrap();
+    assert_eq!(seen.outcome(0, StageId::Forest), Some(Outcome::Skipped));
+    assert_eq!(seen.outcome(0, StageId::Foreground), Some(Outcome::Late));
+    let log: Vec<_> = backend.log.iter().map(|l| (l.1, l.2)).collect();
+    let each = ["start", "meanwhile", "finish"].map(|what| [0, 2].map(|unit| (what, unit)));
+    let withdrawn = [("withdraw", 2), ("withdraw", 1)];
+    assert_eq!(log, [each.concat(), withdrawn.to_vec()].concat());
+}
+
+/// A watcher sees the unit that is waited for, not the one that was launched last.
+#[test]
+fn a_unit_that_does_not_come_back_is_the_one_that_is_seen() {
+    struct Watched<'a>(&'a Monitor, Vec<Doing>);
+    impl Backend for Watched<'_> {
+        fn name(&self) -> &'static str {
+            "watched"
+        }
+
+        fn units(&self) -> &[Unit] {
+            &[STEREO, FOREST]
+        }
+
+        fn run(
+            &mut self,
+            _unit: usize,
+            _slot: &mut Slot,
+            _laps: &mut Laps<'_>,
+        ) -> Result<(), BackendError> {
+            self.1.push(self.0.probe.look().doing);
+            Ok(())
+        }
+
+        fn start(
+            &mut self,
+            unit: usize,
+            slot: &mut Slot,
+            laps: &mut Laps<'_>,
+        ) -> Result<bool, BackendError> {
+            self.run(unit, slot, laps).map(|()| true)
+        }
+
+        fn withdraw(&mut self, _unit: usize, _slot: &mut Slot) {}
+    }
+    let (clock, monitor) = (MockClock::at(START), Monitor::default());
+    let mut backend = Watched(&monitor, vec![]);
+    let slot = Slot::stereo(Size::new(4, 3), 5, 8);
+    FrameLoop::new(&mut backend, &clock, slot, &tight(), Pace::Max)
+        .watched(&monitor)
+        .run(
+            &mut Once(Some(set(0))),
+            &mut Seen::default(),
+            &AtomicBool::new(false),
+        )
+        .unwrap();
+    let [first, behind] = [StageId::Rectify, StageId::Forest].map(Doing::Stage);
+    assert_eq!(backend.1, [first, behind, first, behind]);
+}
+
+struct Once(Option<Box<FrameSet>>);
+
+impl Source for Once {
+    fn next(&mut self, _wait_ns: u64) -> Next {
+        self.0.take().map_or(Next::End, Next::Frame)
+    }
+
+    fn recycle(&mut self, _set: Box<FrameSet>) {}
 }
