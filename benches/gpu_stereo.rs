@@ -1,6 +1,5 @@
 //! What the stereo stage takes on a GPU:
-//! `gpu_stereo [--sms N] [--launches N] [--variant old|new|all] [--full] [--size WxH]
-//! [--input street|noise]`; `--variant`: ways to cut the work, beside the plan's own choice.
+//! `gpu_stereo [--sms N] [--launches N] [--shape N] [--full] [--size WxH] [--input street|noise]`.
 //! Times between events around and inside the launch of a graph, in microseconds; a line for
 //! people and one of JSON for each size, input and number of paths.
 use std::rc::Rc;
@@ -75,29 +74,6 @@ fn bandwidth(context: &Context, stream: &Stream) -> Result<[f32; 2], GpuError> {
     Ok(best)
 }
 
-/// The ways to cut the work that are asked for, by name.
-fn cuts(which: Option<&str>, sms: u32) -> Vec<(&'static str, cuda::Cut)> {
-    let own = cuda::Cut::of_sms(sms);
-    let with = |slanted, cost_pixels, apart, ahead| cuda::Cut {
-        slanted,
-        cost_pixels,
-        apart,
-        ahead,
-        ..own
-    };
-    match which {
-        None => vec![("as chosen", own)],
-        Some("old") => vec![("old", with(false, 256, false, false))],
-        Some("new") => vec![("new", with(true, 512, true, true))],
-        Some(_) => vec![
-            ("old", with(false, 256, false, false)),
-            ("slanted, ahead", with(true, 256, false, true)),
-            ("slanted, apart, wide", with(true, 512, true, false)),
-            ("slanted, both, wide", with(true, 512, true, true)),
-        ],
-    }
-}
-
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let text = |key: &str| {
@@ -134,7 +110,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if let Some((w, h)) = text("--size").and_then(|s| s.split_once('x')) {
         sizes = vec![Size::new(w.parse()?, h.parse()?)];
     }
-    let cuts = cuts(text("--variant"), context.sms());
     for size in sizes {
         for input in ["street", "noise"] {
             if text("--input").is_some_and(|only| only != input) {
@@ -145,10 +120,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             } else {
                 noise(size)
             };
-            for (paths, (name, cut)) in [4, 8]
-                .into_iter()
-                .flat_map(|paths| cuts.iter().map(move |cut| (paths, *cut)))
-            {
+            for paths in [4, 8] {
                 if input == "noise" && paths == 8 {
                     continue;
                 }
@@ -162,7 +134,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let out = layout.reserve::<u16>("disparity", size.area());
                 let bytes = layout.bytes();
                 let arena = Arena::new(&context, "stereo", layout)?;
-                let plan = cuda::Plan::with_cut(&context, &stream, &arena, &reserved, None, cut)?;
+                let plan = match number("--shape") {
+                    Some(shape) => cuda::Plan::with_shape(
+                        &context,
+                        &stream,
+                        &arena,
+                        &reserved,
+                        None,
+                        cuda::PathShape::ALL[shape as usize % cuda::PathShape::ALL.len()],
+                    )?,
+                    None => cuda::Plan::new(&context, &stream, &arena, &reserved, None)?,
+                };
                 let [left, right] = [arena.buffer(buffers[0])?, arena.buffer(buffers[1])?];
                 stream.upload(&images[0], &left)?;
                 stream.upload(&images[1], &right)?;
@@ -207,11 +189,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 }
                 let (median, p99) = summary(&mut all);
                 let mut line =
-                    format!("{size} {input} {paths} paths, {name}: {median:.0} us, p99 {p99:.0};");
+                    format!("{size} {input} {paths} paths: {median:.0} us, p99 {p99:.0};");
                 let mut json = serde_json::json!({
                     "bench": "gpu_stereo", "gpu": context.device().name, "sms": context.sms(),
                     "width": size.width, "height": size.height, "input": input, "paths": paths,
-                    "variant": name, "cut": cut,
                     "disparities": params.disparities, "launches": launches, "device_bytes": bytes,
                     "median_us": median, "p99_us": p99,
                 });

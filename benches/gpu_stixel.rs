@@ -1,10 +1,8 @@
 //! How long does the stixel stage take on the GPU? Ground tables, reduction, object costs,
 //! dynamic programme, backtrack and confidences, as one graph, between events in it.
 //!
-//! `gpu_stixel [--sms N] [--runs N] [--threads 96..320] [--variant old|new|all]
-//! [--preset default|paper] [--more-sizes] [DISPARITY.png ...]`
-//!
-//! Variants: `old` takes columns as they come, `new` those first that took longest before.
+//! `gpu_stixel [--sms N] [--runs N] [--threads 96..320] [--preset default|paper] [--more-sizes]
+//! [DISPARITY.png ...]`
 //!
 //! Inputs: the synthetic street matched by the CPU's stereo stage, a drawn street, noise, and
 //! recorded disparities, cut or repeated to the sizes. Lines for humans, then one of JSON.
@@ -20,10 +18,7 @@ use roadloop::{
     source::synth,
     stage::{
         Stage as _, stereo,
-        stixel::{
-            Input, Params, cpu,
-            cuda::{Cut, Plan},
-        },
+        stixel::{Input, Params, cpu, cuda::Plan},
     },
 };
 
@@ -150,27 +145,15 @@ fn main() {
             };
             inputs.push((format!("recorded {i}"), cut(image, size, 303), road, camera));
         }
-        let variants: &[bool] = match value("--variant").map(String::as_str) {
-            Some("old") => &[true],
-            Some("all") => &[true, false],
-            _ => &[false],
-        };
-        let runs_of_input = inputs
-            .iter()
-            .flat_map(|input| variants.iter().map(move |&old| (input, old)));
-        for ((name, disparity, road, camera), as_they_come) in runs_of_input {
-            let variant = if as_they_come { "old" } else { "new" };
-            let plan = Plan::with_cut(
+        for (name, disparity, road, camera) in inputs {
+            let plan = Plan::with_threads(
                 &context,
                 &stream,
                 &params,
                 size,
-                camera,
+                &camera,
                 128,
-                Cut {
-                    threads: number("--threads"),
-                    as_they_come,
-                },
+                number("--threads"),
             )
             .expect("a plan");
             let mut layout = ArenaLayout::new();
@@ -228,12 +211,18 @@ fn main() {
             stream.download(&words, &mut found).expect("a download");
             let (mut ours, mut expected) = (plan.output(), plan.output());
             plan.decode(&found, &mut ours);
-            let mut reference = cpu::Plan::new(&params, size, camera, 128).expect("a plan");
-            reference.run(Input { disparity, road }, &mut expected);
+            let mut reference = cpu::Plan::new(&params, size, &camera, 128).expect("a plan");
+            reference.run(
+                Input {
+                    disparity: &disparity,
+                    road: &road,
+                },
+                &mut expected,
+            );
             let equal = ours == expected;
             let shape = plan.shape();
             println!(
-                "{size} {name:18} {variant} median {:7.1} us  p99 {:7.1}  min {:7.1}  {} stixels, equal to the CPU's: {equal}; {} blocks of {}, {} KB shared, {} MB",
+                "{size} {name:18} median {:7.1} us  p99 {:7.1}  min {:7.1}  {} stixels, equal to the CPU's: {equal}; {} blocks of {}, {} KB shared, {} MB",
                 at(0.5),
                 at(0.99),
                 at(0.0),
@@ -244,7 +233,7 @@ fn main() {
                 plan.device_bytes() >> 20,
             );
             results.push(serde_json::json!({
-                "stage": "stixel", "preset": preset, "size": size.to_string(), "input": name, "variant": variant, "sms": context.sms(),
+                "stage": "stixel", "preset": preset, "size": size.to_string(), "input": name, "sms": context.sms(),
                 "threads": shape.block[0], "median_us": at(0.5), "p99_us": at(0.99), "min_us": at(0.0), "equal": equal,
             }));
         }

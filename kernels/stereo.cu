@@ -88,8 +88,8 @@ extern "C" __global__ void __launch_bounds__(256)
 
 namespace {
 
-// A block takes PIXELS of a row.
-constexpr int COST_THREADS = 128;
+// Pixels of a row that a block of 128 threads takes.
+constexpr int COST_PIXELS = 256, COST_THREADS = 128;
 
 #if __CUDA_ARCH__ >= 800
 // The bit of a census word that is always 0, for it holds 31.
@@ -104,22 +104,22 @@ constexpr int FREE_BIT = 24;
 // A warp takes every second pixel (so that whole words come out) of 128, 16 pixels x 8 right
 // words a product: of row r and column n the disparity is 2 (r + K) + n, K multiples of 4. Columns
 // of the disparities from D/2 up belong to the same rows' other halves of words.
-template <int D, int PIXELS>
+template <int D>
 __device__ inline void costs(const u32 *left, const u32 *right, const u8 *mask, u8 *volume, u32 width) {
     constexpr int CHAIN = D / 2, GROUPS = CHAIN / 8 + 4, SPANS = D == 256 ? 1 : 2;
     constexpr int COLUMNS = GROUPS + CHAIN / 8 + 4 * (SPANS - 1);
     // Words of a pixel in `staged`: no two lanes then meet in a bank.
     constexpr int PITCH = D / 4 + 3;
     // For each right pixel the two words of each of the four lanes that share a column.
-    __shared__ __align__(16) u32 columns[(PIXELS + D + 2) * 8];
+    __shared__ __align__(16) u32 columns[(COST_PIXELS + D + 2) * 8];
     __shared__ u32 staged[COST_THREADS / 32][16 * PITCH];
     // Left words with the free bit; 0 outside and where masked.
-    __shared__ u32 lefts[PIXELS];
-    const int w = static_cast<int>(width), x0 = static_cast<int>(blockIdx.x) * PIXELS;
+    __shared__ u32 lefts[COST_PIXELS];
+    const int w = static_cast<int>(width), x0 = static_cast<int>(blockIdx.x) * COST_PIXELS;
     const std::size_t start = static_cast<std::size_t>(blockIdx.y) * width;
     const int first_column = x0 - D, thread = static_cast<int>(threadIdx.x);
     // All that is read, before any of it is needed.
-    constexpr int RIGHTS = PIXELS + D + 2, LEFT_ROUNDS = PIXELS / COST_THREADS;
+    constexpr int RIGHTS = COST_PIXELS + D + 2, LEFT_ROUNDS = COST_PIXELS / COST_THREADS;
     constexpr int ROUNDS = (RIGHTS + COST_THREADS - 1) / COST_THREADS;
     u32 rights[ROUNDS], left_words[LEFT_ROUNDS];
 #pragma unroll
@@ -159,7 +159,7 @@ __device__ inline void costs(const u32 *left, const u32 *right, const u8 *mask, 
     const u32 *own_column = columns + (odd - g) * 8 + (2 * t ^ ((odd - g) & 4));
     u32 *own = staged[warp_id()];
     u32 *words = own + g * (PITCH + 1) + t;
-    for (int begin = warp_id() / 2 * 32 * SPANS; begin < PIXELS; begin += 64 * SPANS) {
+    for (int begin = warp_id() / 2 * 32 * SPANS; begin < COST_PIXELS; begin += 64 * SPANS) {
         if (x0 + begin >= w) return;
         // Column i * 8 + n is the right pixel begin + odd + 32 SPANS - (i * 8 + n).
         Words<2> column[COLUMNS];
@@ -220,23 +220,23 @@ __device__ inline void costs(const u32 *left, const u32 *right, const u8 *mask, 
 }
 #else
 // The volume of costs: a thread has 16 disparities of 4 pixels side by side.
-template <int D, int PIXELS>
+template <int D>
 __device__ inline void costs(const u32 *left, const u32 *right, const u8 *mask, u8 *volume, u32 width) {
-    constexpr int LANES = D / 16, SIDE = 4, TILE = COST_THREADS / LANES * SIDE, CHAIN = D / 2;
-    __shared__ u32 row[PIXELS + D];
-    const int w = static_cast<int>(width), x0 = static_cast<int>(blockIdx.x) * PIXELS;
+    constexpr int LANES = D / 16, PIXELS = 4, TILE = COST_THREADS / LANES * PIXELS, CHAIN = D / 2;
+    __shared__ u32 row[COST_PIXELS + D];
+    const int w = static_cast<int>(width), x0 = static_cast<int>(blockIdx.x) * COST_PIXELS;
     const std::size_t start = static_cast<std::size_t>(blockIdx.y) * width;
-    for (int i = static_cast<int>(threadIdx.x); i < PIXELS + D; i += COST_THREADS) {
+    for (int i = static_cast<int>(threadIdx.x); i < COST_PIXELS + D; i += COST_THREADS) {
         const int x = x0 - D + i;
         row[i] = x >= 0 && x < w ? right[start + x] : 0;
     }
     __syncthreads();
     const int lane = static_cast<int>(threadIdx.x) % LANES;
-    for (int tile = 0; tile < PIXELS; tile += TILE) {
-        const int local = tile + static_cast<int>(threadIdx.x) / LANES * SIDE;
+    for (int tile = 0; tile < COST_PIXELS; tile += TILE) {
+        const int local = tile + static_cast<int>(threadIdx.x) / LANES * PIXELS;
         // Right words of disparities d from 8 lane + 7 at the first pixel to 8 lane at the last.
         const int first = D + local - 8 * lane - 7;
-        constexpr int N = SIDE + 7;
+        constexpr int N = PIXELS + 7;
         u32 low[N], high[N];
 #pragma unroll
         for (int i = 0; i < N; i++) {
@@ -244,7 +244,7 @@ __device__ inline void costs(const u32 *left, const u32 *right, const u8 *mask, 
             high[i] = row[first + i - CHAIN];
         }
 #pragma unroll
-        for (int p = 0; p < SIDE; p++) {
+        for (int p = 0; p < PIXELS; p++) {
             const int x = x0 + local + p;
             if (x >= w) return;
             const u32 own = left[start + x];
@@ -273,18 +273,15 @@ __device__ inline void costs(const u32 *left, const u32 *right, const u8 *mask, 
 
 }  // namespace
 
-// Blocks of 128 for PIXELS of a row. The mask may be null.
-#define COSTS(D, PIXELS)                                                                                             \
+// Blocks of 128 for 256 pixels of a row. The mask may be null.
+#define COSTS(D)                                                                                                     \
     extern "C" __global__ void __launch_bounds__(COST_THREADS, D == 256 ? 2 : D == 128 ? 6 : 5)                      \
-        stereo_costs_##D##_##PIXELS(const u32 *left, const u32 *right, const u8 *mask, u8 *volume, u32 width) {      \
-        costs<D, PIXELS>(left, right, mask, volume, width);                                                          \
+        stereo_costs_##D(const u32 *left, const u32 *right, const u8 *mask, u8 *volume, u32 width) {                 \
+        costs<D>(left, right, mask, volume, width);                                                                  \
     }
-COSTS(64, 256)
-COSTS(64, 512)
-COSTS(128, 256)
-COSTS(128, 512)
-COSTS(256, 256)
-COSTS(256, 512)
+COSTS(64)
+COSTS(128)
+COSTS(256)
 
 namespace {
 
@@ -545,24 +542,19 @@ __device__ inline void paths(const u8 *cost, u8 *out, std::uint64_t volume_len, 
 }  // namespace
 
 // Blocks of 64. Which is fastest depends on how many multiprocessors there are: long batches hide
-// more latency, short ones leave registers for more warps.
-#define PATHS(NAME, DIAGONALS, D, N, BATCH)                                                                          \
+// more latency, short ones leave registers for more warps; diagonals that wrap are fewer and of one
+// length, slanted ones take fewer instructions.
+#define PATHS(D, N, BATCH, DIAGONALS)                                                                                \
     extern "C" __global__ void __launch_bounds__(PATH_THREADS)                                                       \
-        stereo_##NAME##_##D##_##N##_##BATCH(const u8 *cost, u8 *out, std::uint64_t volume_len, const u32 *p2,        \
-                                            std::uint64_t map_len, u32 width, u32 height, u32 p1, u32 row_blocks,    \
-                                            u32 column_blocks, u32 diagonal_blocks) {                                \
+        stereo_paths_##D##_##N##_##BATCH(const u8 *cost, u8 *out, std::uint64_t volume_len, const u32 *p2,           \
+                                         std::uint64_t map_len, u32 width, u32 height, u32 p1, u32 row_blocks,       \
+                                         u32 column_blocks, u32 diagonal_blocks) {                                   \
         paths<D, N, BATCH, DIAGONALS>(cost, out, volume_len, p2, map_len, width, height, p1, row_blocks,             \
                                       column_blocks, diagonal_blocks);                                               \
     }
-PATHS(paths, WRAPS, 64, 4, 8)
-PATHS(paths, WRAPS, 64, 4, 2)
-PATHS(paths, WRAPS, 128, 4, 8)
-PATHS(paths, WRAPS, 128, 4, 2)
-PATHS(paths, WRAPS, 256, 4, 8)
-PATHS(paths, WRAPS, 256, 4, 2)
-PATHS(slanted, SLANTED, 64, 4, 8)
-PATHS(slanted, SLANTED, 64, 4, 2)
-PATHS(slanted, SLANTED, 128, 4, 8)
-PATHS(slanted, SLANTED, 128, 4, 2)
-PATHS(slanted, SLANTED, 256, 4, 8)
-PATHS(slanted, SLANTED, 256, 4, 2)
+PATHS(64, 4, 8, WRAPS)
+PATHS(64, 4, 2, SLANTED)
+PATHS(128, 4, 8, WRAPS)
+PATHS(128, 4, 2, SLANTED)
+PATHS(256, 4, 8, WRAPS)
+PATHS(256, 4, 2, SLANTED)

@@ -101,10 +101,7 @@ __device__ inline u32 kept(u32 value) {
     return value;
 }
 
-// Where APART a ninth warp works out winners and right disparities from what the other eight have
-// found in the tile before; else each of the eight in turn. Where AHEAD the tile after the next is
-// already asked for, up to the second-level cache.
-template <int D, int PATHS, bool APART, bool AHEAD>
+template <int D, int PATHS>
 __device__ inline void winners(const Arguments &to) {
     using T = Tile<D>;
     constexpr u32 PIXELS = T::PIXELS, PARTS = T::PARTS, CHAIN = T::CHAIN, RING = T::RING, STRIDE = T::STRIDE;
@@ -128,19 +125,15 @@ __device__ inline void winners(const Arguments &to) {
     auto load = [&](u32 x) {
         if (x < w) {
             const u8 *path = from;
-            const bool ahead = AHEAD && 4 * WORDS * lane % 128 == 0 && x + PIXELS < w;
 #pragma unroll
             for (int r = 0; r < PATHS; r++) {
                 next[r] = load_words<WORDS>(path);
-                if (ahead) asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(path + PIXELS * D)));
                 path += to.volume_len;
             }
         }
         from += PIXELS * D;
     };
-    // Whether this thread sums up and searches.
-    const bool works = !APART || thread < 256;
-    if (works) load(pixel);
+    load(pixel);
     // Of a search.
     const bool left_side = thread < 128;
     const u32 which = thread % 128 / PARTS, part = thread % PARTS;
@@ -154,7 +147,7 @@ __device__ inline void winners(const Arguments &to) {
     // Each round: keys of a tile, its least, and what the round before found.
     for (u32 tile = 0; tile <= tiles; tile++) {
         const u32 x0 = tile * PIXELS, parity = tile % 2 * FOUND, last_parity = FOUND - parity;
-        if (works && tile < tiles) {
+        if (tile < tiles) {
             const u32 x = x0 + pixel;
             Words<4> keys[WORDS / 2];
 #pragma unroll
@@ -201,7 +194,7 @@ __device__ inline void winners(const Arguments &to) {
                 write_shared(slot + parity, first);
                 write_shared(slot + parity + 2 * FOUND, second);
             }
-        } else if (works && to.left_right && tile < tiles) {
+        } else if (to.left_right && tile < tiles) {
             // Right pixels k whose words have just become complete, from k = x0 - CHAIN + 1 on.
             // (What is found for a k < 0 is not looked at.)
             u32 least = 0xffffffffu;
@@ -221,9 +214,10 @@ __device__ inline void winners(const Arguments &to) {
         base = base + TILE_BYTES < RING_END ? base + TILE_BYTES : 0;
         if (tile == 0 || lane_id() >= static_cast<int>(PIXELS)) continue;
         const u32 local = lane_id();
-        const u32 x = x0 - PIXELS + local;
-        if (warp_id() == (APART ? 8 : static_cast<int>(tile % 8)) && x < w) {
+        if (warp_id() == static_cast<int>(tile % 8)) {
             // The winners of the tile before.
+            const u32 x = x0 - PIXELS + local;
+            if (x >= w) continue;
             const u32 found = ring + T::FIRST + last_parity + 4 * local;
             u32 first[PARTS], low[PARTS], high[PARTS], least_low = 0xffffffffu, least_high = 0xffffffffu;
 #pragma unroll
@@ -263,9 +257,10 @@ __device__ inline void winners(const Arguments &to) {
             }
             to.winners[row + x] = value;
             to.best[row + x] = static_cast<u8>(d);
-        }
-        if (to.left_right && warp_id() == (APART ? 8 : static_cast<int>((tile + 4) % 8)) && x + 1 >= CHAIN) {
+        } else if (to.left_right && warp_id() == static_cast<int>((tile + 4) % 8)) {
             // The right pixels of the tile before.
+            const u32 x = x0 - PIXELS + local;
+            if (x + 1 < CHAIN) continue;
             const u32 k = x + 1 - CHAIN;
             const u32 found = ring + T::RIGHT + last_parity + 4 * local;
             u32 low = 0xffffffffu, high = 0xffffffffu;
@@ -287,7 +282,7 @@ __device__ inline void winners(const Arguments &to) {
     if (!to.left_right) return;
     // The left-right check: the whole row of both images is there.
     __syncthreads();
-    for (u32 x = thread; x < w; x += blockDim.x) {
+    for (u32 x = thread; x < w; x += 256) {
         if (to.winners[row + x] == INVALID) continue;
         const u32 d = to.best[row + x], other = to.right[row + x - d];
         if (other == INVALID || (other > d ? other - d : d - other) > to.left_right_max) to.winners[row + x] = INVALID;
@@ -296,17 +291,12 @@ __device__ inline void winners(const Arguments &to) {
 
 }  // namespace
 
-// Blocks of 256 (`apart`: 288), one for each row; dynamic shared memory as the host's table says.
-// BLOCKS of them on a multiprocessor, so that some work while others wait at their barrier.
-#define WINNERS_OF(NAME, THREADS, APART, AHEAD, D, PATHS, BLOCKS)                                                    \
-    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) stereo_winners_##NAME##D##_##PATHS(Arguments to) { \
-        winners<D, PATHS, APART, AHEAD>(to);                                                                         \
-    }
+// Blocks of 256, one for each row; dynamic shared memory as the host's table says. BLOCKS of them
+// on a multiprocessor, so that some work while others wait at their barrier.
 #define WINNERS(D, PATHS, BLOCKS)                                                                                    \
-    WINNERS_OF(, 256, false, false, D, PATHS, BLOCKS)                                                                \
-    WINNERS_OF(ahead_, 256, false, true, D, PATHS, BLOCKS)                                                           \
-    WINNERS_OF(apart_, 288, true, false, D, PATHS, BLOCKS)                                                           \
-    WINNERS_OF(both_, 288, true, true, D, PATHS, BLOCKS)
+    extern "C" __global__ void __launch_bounds__(256, BLOCKS) stereo_winners_##D##_##PATHS(Arguments to) {           \
+        winners<D, PATHS>(to);                                                                                       \
+    }
 WINNERS(64, 4, 4)
 WINNERS(128, 4, 4)
 WINNERS(256, 4, 2)

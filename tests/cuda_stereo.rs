@@ -43,14 +43,14 @@ fn on_gpu(
     params: &Params,
     (left, right): (&Image<u8>, &Image<u8>),
     mask: Option<&Mask>,
-    cut: cuda::Cut,
+    shape: cuda::PathShape,
 ) -> Disparity {
     let size = left.size();
     let mut layout = ArenaLayout::new();
     let reserved = cuda::Reserved::new(params, size, mask.is_some(), &mut layout).unwrap();
     let arena = Arena::new(context, "stereo", layout).unwrap();
     arena.fill(stream, 0xa5).unwrap();
-    let plan = cuda::Plan::with_cut(context, stream, &arena, &reserved, mask, cut).unwrap();
+    let plan = cuda::Plan::with_shape(context, stream, &arena, &reserved, mask, shape).unwrap();
     let (left, right) = (
         upload(context, stream, left),
         upload(context, stream, right),
@@ -80,24 +80,6 @@ fn on_cpu(
     out
 }
 
-/// Ways to cut the work: each way of each step.
-fn cuts() -> [cuda::Cut; 4] {
-    use cuda::PathShape::{Deep, Dense};
-    [
-        (Deep, false, 256, false, false),
-        (Dense, true, 512, true, false),
-        (Deep, true, 512, false, true),
-        (Dense, false, 256, true, true),
-    ]
-    .map(|(reads, slanted, cost_pixels, apart, ahead)| cuda::Cut {
-        reads,
-        slanted,
-        cost_pixels,
-        apart,
-        ahead,
-    })
-}
-
 /// Compares; gives the part of valid pixels.
 fn check(
     gpu: (&Context, &Stream),
@@ -107,12 +89,12 @@ fn check(
 ) -> f64 {
     let size = pair.0.size();
     let cpu = on_cpu(params, pair, mask);
-    for cut in cuts() {
-        let found = on_gpu(gpu, params, pair, mask, cut);
+    for shape in cuda::PathShape::ALL {
+        let found = on_gpu(gpu, params, pair, mask, shape);
         for (y, (a, b)) in cpu.rows().zip(found.rows()).enumerate() {
             if let Some(x) = a.iter().zip(b).position(|(a, b)| a != b) {
                 panic!(
-                    "({x}, {y}) of {size}: {} on the CPU, {} on the GPU, {cut:?}, mask {}, {params:?}",
+                    "({x}, {y}) of {size}: {} on the CPU, {} on the GPU, {shape:?}, mask {}, {params:?}",
                     a[x],
                     b[x],
                     mask.is_some()

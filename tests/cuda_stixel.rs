@@ -46,18 +46,14 @@ fn compare_with(
 ) -> usize {
     let (context, stream) = setup();
     let size = images[0].1.size();
-    let plan = stixel::cuda::Plan::with_cut(
+    let plan = stixel::cuda::Plan::with_threads(
         &context,
         &stream,
         params,
         size,
         camera,
         disparities,
-        stixel::cuda::Cut {
-            threads,
-            // Some plans take columns as they come.
-            as_they_come: threads == Some(128),
-        },
+        threads,
     )
     .unwrap();
     let mut reference = stixel::cpu::Plan::new(params, size, camera, disparities).unwrap();

@@ -143,12 +143,13 @@ struct Kernels {
     gaps_columns: Function<(P16, P8, P16, u32, u32, u32, u32)>,
 }
 
-/// How many pixels a path reads ahead: the same bytes, another speed.
+/// How paths are cut: the same bytes, another speed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub enum PathShape {
-    /// Batches of 8: hides most latency; for large GPUs.
+    /// They read batches of 8 pixels ahead, which hides most latency, and diagonals go on at the
+    /// other side of the image; for large GPUs.
     Deep,
-    /// Batches of 2: twice as many warps at a time.
+    /// Batches of 2: twice as many warps at a time; diagonals go from border to border.
     Dense,
 }
 
@@ -167,35 +168,6 @@ impl PathShape {
     }
 }
 
-/// How the work on the volumes is cut: the same bytes, another speed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-pub struct Cut {
-    /// What a path reads ahead.
-    pub reads: PathShape,
-    /// Diagonals from border to border, and not around the image's sides.
-    pub slanted: bool,
-    /// Pixels of a block of the costs: 256 or 512.
-    pub cost_pixels: u32,
-    /// A warp of its own for the winners of what the others have found.
-    pub apart: bool,
-    /// Winners that ask early for what comes after the next tile.
-    pub ahead: bool,
-}
-
-impl Cut {
-    /// The best for so many multiprocessors.
-    pub fn of_sms(sms: u32) -> Self {
-        let reads = PathShape::of_sms(sms);
-        Self {
-            reads,
-            slanted: reads == PathShape::Dense,
-            cost_pixels: 256,
-            apart: false,
-            ahead: false,
-        }
-    }
-}
-
 /// Disparities of a lane of a path.
 const LANE_DISPARITIES: usize = 16;
 
@@ -208,7 +180,7 @@ pub struct Plan {
     size: Size,
     map_len: usize,
     kernels: Kernels,
-    cut: Cut,
+    shape: PathShape,
     left_census: DeviceBuffer<u32>,
     right_census: DeviceBuffer<u32>,
     p2_of_step: DeviceBuffer<u8>,
@@ -238,21 +210,21 @@ impl Plan {
         reserved: &Reserved,
         mask: Option<&Mask>,
     ) -> Result<Self, Error> {
-        let cut = Cut::of_sms(context.sms());
-        Self::with_cut(context, stream, arena, reserved, mask, cut)
+        let shape = PathShape::of_sms(context.sms());
+        Self::with_shape(context, stream, arena, reserved, mask, shape)
     }
 
-    /// As [`Plan::new`], with the work cut as told.
+    /// As [`Plan::new`], with paths cut as told.
     ///
     /// # Errors
     /// As [`Plan::new`].
-    pub fn with_cut(
+    pub fn with_shape(
         context: &Context,
         stream: &Stream,
         arena: &Arena,
         reserved: &Reserved,
         mask: Option<&Mask>,
-        cut: Cut,
+        shape: PathShape,
     ) -> Result<Self, Error> {
         let Reserved { params, size, .. } = reserved;
         params.check_size(*size, mask.map(Image::size))?;
@@ -265,13 +237,13 @@ impl Plan {
             let found = mask.map_or(Size::new(0, 0), Image::size);
             return Err(ParamsError::MaskSize { found, expected }.into());
         }
-        let kernels = kernels(context, params, *size, cut)?;
+        let kernels = kernels(context, params, *size, shape)?;
         let plan = Self {
             params: params.clone(),
             size: *size,
             map_len: reserved.map_len,
             kernels,
-            cut,
+            shape,
             left_census: arena.buffer(reserved.left_census)?,
             right_census: arena.buffer(reserved.right_census)?,
             p2_of_step: arena.buffer(reserved.p2_of_step)?,
@@ -379,7 +351,7 @@ impl Plan {
         mark("census")?;
         self.kernels.costs.launch(
             stream,
-            LaunchShape::new([w.div_ceil(self.cut.cost_pixels), h, 1], [128, 1, 1]),
+            LaunchShape::new([w.div_ceil(256), h, 1], [128, 1, 1]),
             &(
                 self.left_census.ptr(),
                 self.right_census.ptr(),
@@ -389,10 +361,10 @@ impl Plan {
             ),
         )?;
         mark("costs")?;
-        let diagonals = match (self.params.paths, self.cut.slanted) {
+        let diagonals = match (self.params.paths, self.shape) {
             (4, _) => 0,
-            (_, false) => width,
-            (_, true) => width + height - 1,
+            (_, PathShape::Deep) => width,
+            (_, PathShape::Dense) => width + height - 1,
         };
         let chains = PATH_THREADS * LANE_DISPARITIES / d;
         let [row_blocks, column_blocks, diagonal_blocks] =
@@ -416,10 +388,9 @@ impl Plan {
             ),
         )?;
         mark("paths")?;
-        let threads = if self.cut.apart { 288 } else { 256 };
         self.kernels.winners.launch(
             stream,
-            LaunchShape::linear(h, threads).with_shared(winner_shared(d)),
+            LaunchShape::linear(h, 256).with_shared(winner_shared(d)),
             &(WinnerArguments {
                 paths: self.paths.ptr(),
                 volume_len,
@@ -523,59 +494,37 @@ fn gaps_shared(width: u32) -> u32 {
     4 * width.div_ceil(32) + 2 * width
 }
 
-fn kernels(context: &Context, params: &Params, size: Size, cut: Cut) -> Result<Kernels, GpuError> {
+fn kernels(
+    context: &Context,
+    params: &Params,
+    size: Size,
+    shape: PathShape,
+) -> Result<Kernels, GpuError> {
     let matching = Module::load(context, "stereo")?;
     let winners = Module::load(context, "stereo_winners")?;
     let filters = Module::load(context, "stereo_filters")?;
     let (costs, paths, winner) = match params.disparities {
         64 => (
-            ["stereo_costs_64_256", "stereo_costs_64_512"],
-            [
-                ["stereo_paths_64_4_8", "stereo_paths_64_4_2"],
-                ["stereo_slanted_64_4_8", "stereo_slanted_64_4_2"],
-            ],
-            [
-                ["stereo_winners_64_4", "stereo_winners_64_8"],
-                ["stereo_winners_ahead_64_4", "stereo_winners_ahead_64_8"],
-                ["stereo_winners_apart_64_4", "stereo_winners_apart_64_8"],
-                ["stereo_winners_both_64_4", "stereo_winners_both_64_8"],
-            ],
+            "stereo_costs_64",
+            ["stereo_paths_64_4_8", "stereo_paths_64_4_2"],
+            ["stereo_winners_64_4", "stereo_winners_64_8"],
         ),
         128 => (
-            ["stereo_costs_128_256", "stereo_costs_128_512"],
-            [
-                ["stereo_paths_128_4_8", "stereo_paths_128_4_2"],
-                ["stereo_slanted_128_4_8", "stereo_slanted_128_4_2"],
-            ],
-            [
-                ["stereo_winners_128_4", "stereo_winners_128_8"],
-                ["stereo_winners_ahead_128_4", "stereo_winners_ahead_128_8"],
-                ["stereo_winners_apart_128_4", "stereo_winners_apart_128_8"],
-                ["stereo_winners_both_128_4", "stereo_winners_both_128_8"],
-            ],
+            "stereo_costs_128",
+            ["stereo_paths_128_4_8", "stereo_paths_128_4_2"],
+            ["stereo_winners_128_4", "stereo_winners_128_8"],
         ),
         _ => (
-            ["stereo_costs_256_256", "stereo_costs_256_512"],
-            [
-                ["stereo_paths_256_4_8", "stereo_paths_256_4_2"],
-                ["stereo_slanted_256_4_8", "stereo_slanted_256_4_2"],
-            ],
-            [
-                ["stereo_winners_256_4", "stereo_winners_256_8"],
-                ["stereo_winners_ahead_256_4", "stereo_winners_ahead_256_8"],
-                ["stereo_winners_apart_256_4", "stereo_winners_apart_256_8"],
-                ["stereo_winners_both_256_4", "stereo_winners_both_256_8"],
-            ],
+            "stereo_costs_256",
+            ["stereo_paths_256_4_8", "stereo_paths_256_4_2"],
+            ["stereo_winners_256_4", "stereo_winners_256_8"],
         ),
     };
     let kernels = Kernels {
         census: matching.function("stereo_census")?,
-        costs: matching.function(costs[usize::from(cut.cost_pixels == 512)])?,
-        paths: matching.function(paths[usize::from(cut.slanted)][cut.reads as usize])?,
-        winners: winners.function(
-            winner[2 * usize::from(cut.apart) + usize::from(cut.ahead)]
-                [usize::from(params.paths == 8)],
-        )?,
+        costs: matching.function(costs)?,
+        paths: matching.function(paths[shape as usize])?,
+        winners: winners.function(winner[usize::from(params.paths == 8)])?,
         median: filters.function("stereo_median")?,
         speckle_runs: filters.function("stereo_speckle_runs")?,
         speckle_join: filters.function("stereo_speckle_join")?,

@@ -32,17 +32,6 @@ const MANY_THREADS: u32 = 320;
 /// Most columns that are put in order.
 const MAX_RANKED: usize = 1024;
 
-/// How the work is cut: the same bytes, another speed.
-#[doc(hidden)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Cut {
-    /// Threads of a block, a multiple of 32 from 96 to 320; else by how many multiprocessors there
-    /// are.
-    pub threads: Option<u32>,
-    /// Columns as they come, and not those first that took longest in the frame before.
-    pub as_they_come: bool,
-}
-
 /// Why there is no plan for the GPU.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
@@ -205,32 +194,30 @@ impl Plan {
         camera: &Camera,
         disparities: usize,
     ) -> Result<Self, PlanError> {
-        let cut = Cut::default();
-        Self::with_cut(context, stream, params, size, camera, disparities, cut)
+        Self::with_threads(context, stream, params, size, camera, disparities, None)
     }
 
-    /// The same, with the work cut as told; for measurements. The result does not depend on it.
+    /// The same with so many threads a block (a multiple of 32 from 96 to 320); for measurements. The result does not
+    /// depend on it.
     ///
     /// # Errors
     /// As [`new`](Self::new).
     #[doc(hidden)]
-    pub fn with_cut(
+    pub fn with_threads(
         context: &Context,
         stream: &Stream,
         params: &Params,
         size: Size,
         camera: &Camera,
         disparities: usize,
-        cut: Cut,
+        threads: Option<u32>,
     ) -> Result<Self, PlanError> {
         let tables = Tables::new(params, size, camera, disparities)?;
         let columns = size.width / params.stixel_width;
         let h = size.height;
         let sms = context.sms();
         let crowded = columns > 3 * sms as usize;
-        let threads = if crowded { FEW_THREADS } else { MANY_THREADS };
-        let threads = cut.threads.unwrap_or(threads);
-        let slowest_first = !cut.as_they_come && columns <= MAX_RANKED;
+        let threads = threads.unwrap_or(if crowded { FEW_THREADS } else { MANY_THREADS });
 
         let module = Module::load(context, "stixel")?;
         let largest = tables.largest() as u64;
@@ -305,7 +292,7 @@ impl Plan {
         let effort = layout.reserve::<u32>("stixel: efforts", columns.max(1));
         let order_slot = layout.reserve::<u32>("stixel: order of columns", columns.max(1));
         let object = layout.reserve::<i16>("stixel: object costs", tables.object.len());
-        let cut_slot = layout.reserve::<i32>("stixel: priors of cuts", h);
+        let cut = layout.reserve::<i32>("stixel: priors of cuts", h);
         let mantissa = layout.reserve::<i32>("stixel: logarithms", tables.log.mantissa.len());
         let same_slot = layout.reserve::<i32>("stixel: separation", same.len());
         let reciprocals = layout.reserve::<u64>("stixel: reciprocals", h + 1);
@@ -328,7 +315,7 @@ impl Plan {
         let arena = Arena::new(context, "stixel", layout)?;
 
         stream.upload(&tables.object, &arena.buffer(object)?)?;
-        stream.upload(&tables.cut, &arena.buffer(cut_slot)?)?;
+        stream.upload(&tables.cut, &arena.buffer(cut)?)?;
         stream.upload(&tables.log.mantissa, &arena.buffer(mantissa)?)?;
         stream.upload(&same, &arena.buffer(same_slot)?)?;
         stream.upload(&tables.reciprocals.0, &arena.buffer(reciprocals)?)?;
@@ -344,7 +331,7 @@ impl Plan {
         let flag = |on: bool| i32::from(on);
         let arguments = Arguments {
             object: arena.buffer(object)?.ptr(),
-            cut: arena.buffer(cut_slot)?.ptr(),
+            cut: arena.buffer(cut)?.ptr(),
             mantissa: arena.buffer(mantissa)?.ptr(),
             same: arena.buffer(same_slot)?.ptr(),
             reciprocals: arena.buffer(reciprocals)?.ptr(),
@@ -428,7 +415,7 @@ impl Plan {
             list_at: rows.list as i32,
             slack_at: rows.slack as i32,
             sms: sms.max(1) as i32,
-            slowest_first: flag(slowest_first),
+            slowest_first: flag(columns <= MAX_RANKED),
         };
         debug_assert!(priors.same == IMPOSSIBLE || priors.same >= 0);
         Ok(Self {
