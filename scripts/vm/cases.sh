@@ -36,7 +36,8 @@ await() {    # SECONDS COMMAND…: until the command succeeds
 }
 
 # What `read_results` has printed: each index once and in order, be it a result or a gap with a
-# name, stamps that go up (a gap may have its predecessor's), the cameras' own numbers, too.
+# name, stamps that go up (a gap may have its predecessor's), the cameras' own numbers, too. A silence
+# that is told under the last frame's name (docs/socket.md) is no frame of its own.
 # Prints how many results there are; with `note: `, the time between stamps.
 judge_results() {    # FILE
     awk '
@@ -45,6 +46,7 @@ judge_results() {    # FILE
         {
             index_ = $2; number = $5 + 0; stamp = $7 + 0; result = $9 ~ /^[0-9.]+$/ && $10 == "ms,"
             if (!result && $9 !~ /^(dropped|unsynchronised|camera_lost|missing)$/) bad("neither a result nor a gap with a name")
+            if (seen && $9 == "camera_lost" && index_ == last_index && number == last_number && stamp == last_stamp) { silences++; next }
             if (seen && index_ != last_index + 1) bad("index " index_ " after " last_index)
             if (seen && (stamp < last_stamp || (result && stamp == last_stamp))) bad("stamp " stamp " after " last_stamp)
             if (seen && stamp > last_stamp) {
@@ -56,8 +58,8 @@ judge_results() {    # FILE
         }
         END {
             if (failed) exit 1
-            if (steps) printf "note: %d results, %d gaps in order; %.1f ms from number to number; latency at most %.0f ms\n",
-                results, last_index - first_index + 1 - results, 1000 * sum / numbers, worst
+            if (steps) printf "note: %d results, %d gaps in order, %d silences; %.1f ms from number to number; latency at most %.0f ms\n",
+                results, last_index - first_index + 1 - results, silences, 1000 * sum / numbers, worst
             print "results " results + 0
         }' first_index="$(awk '$1 == "frame" { print $2; exit }' "$1")" "$1"
 }
