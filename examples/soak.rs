@@ -346,6 +346,7 @@ fn soak() -> Result<u32, Box<dyn Error>> {
             traffic: Some(&traffic),
             punctuality: None,
             recording: None,
+            capture: None,
             asked: &asked,
         },
         &notifier,

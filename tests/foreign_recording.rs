@@ -259,13 +259,15 @@ fn repacked(plain: &[u8], name: &str, pack: fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     bytes
 }
 
+type Packer = fn(&[u8]) -> Vec<u8>;
+const PACKERS: [(&str, Packer); 2] = [("lz4", lz4), ("zstd", zstd)];
+
 #[test]
 fn compressed_chunks_are_read() {
     let plain = tape::tape(4);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("packed.mcap");
-    let packers: [(&str, fn(&[u8]) -> Vec<u8>); 2] = [("lz4", lz4), ("zstd", zstd)];
-    for (name, pack) in packers {
+    for (name, pack) in PACKERS {
         fs::write(&path, repacked(&plain, name, pack)).unwrap();
         let frames = read(&path).unwrap();
         assert_eq!(frames.len(), 4, "{name}");
@@ -281,8 +283,7 @@ fn damage_in_a_compressed_chunk_costs_that_chunk() {
     let plain = tape::tape(4);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("packed.mcap");
-    let packers: [(&str, fn(&[u8]) -> Vec<u8>); 2] = [("lz4", lz4), ("zstd", zstd)];
-    for (name, pack) in packers {
+    for (name, pack) in PACKERS {
         let whole = repacked(&plain, name, pack);
         let mut chunks = Vec::new();
         let mut at = 8;

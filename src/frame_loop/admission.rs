@@ -337,7 +337,9 @@ mod tests {
     fn what_is_launched_beside_others_is_remembered_until_a_pause_without() {
         let mut together = Together::new(&config());
         assert!(together.fits(0));
-        [300, 900, 400].map(|took| together.measured(took));
+        for took in [300, 900, 400] {
+            together.measured(took);
+        }
         (0..5).for_each(|_| together.waited());
         assert!(together.fits(900) && !together.fits(899));
         together.waited();
