@@ -255,6 +255,7 @@ impl Live {
             set: Some(&self.shape.frame_set()),
             rig: self.rig.as_ref().filter(|_| self.shape.stereo.is_some()),
             mask: self.mask.as_ref(),
+            mono_mask: self.mono_mask.as_ref(),
         })?;
         let ran = FrameLoop::new(
             &mut backend,

@@ -255,6 +255,7 @@ impl<'a> Replay<'a> {
                 set: Some(&source::frame_set(segment)),
                 rig: segment.stereo.as_ref().map(|s| &s.rig),
                 mask: segment.stereo.as_ref().and_then(|s| s.mask.as_ref()),
+                mono_mask: segment.mono.as_ref().and_then(|m| m.mask.as_ref()),
             })?;
             FrameLoop::new(&mut backend, clock, slot, &config.frame_loop, pace)
                 .deciding_anew(self.anew)

@@ -380,6 +380,7 @@ fn nor_on_a_mono_drive() {
                     set: None,
                     rig: None,
                     mask: None,
+                    mono_mask: None,
                 })
                 .unwrap();
             FrameLoop::new(

@@ -291,10 +291,15 @@ fn masks_of_other_sizes_are_refused() {
 }
 
 fn replay(drive: &Path, out: &Path, config: &Path) {
+    replay_and(drive, out, config, &[]);
+}
+
+fn replay_and(drive: &Path, out: &Path, config: &Path, more: &[&str]) {
     let text = |p: &Path| p.to_str().unwrap().to_owned();
     let output = Command::new(env!("CARGO_BIN_EXE_roadloop"))
         .args(["replay", &text(drive), "--out", &text(out)])
         .args(["--config", &text(config), "--save", "foreground"])
+        .args(more)
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -361,6 +366,25 @@ fn masks_of_the_configuration_reach_the_mono_chain() {
         assert!(below > 500, "{drive}: {below}");
         let [above, below] = moving(&masked, frames);
         assert!(above > 500 && below == 0, "{drive}: {above}, {below}");
+        // A recording holds them, and its replay has the same masks of what moves.
+        let config = path(&format!("{drive}.toml"));
+        let (taped, tape) = (
+            path(&format!("taped_{drive}")),
+            path(&format!("tape_{drive}")),
+        );
+        replay_and(
+            &path(drive),
+            &taped,
+            &config,
+            &["--record", tape.to_str().unwrap()],
+        );
+        let again = path(&format!("again_{drive}"));
+        replay(&tape, &again, &path("open.toml"));
+        for n in 0..frames {
+            let name = format!("foreground/{n:06}.png");
+            let [a, b] = [&taped, &again].map(|out| fs::read(out.join(&name)).unwrap());
+            assert!(a == b, "{drive} {n}");
+        }
     }
 
     let picture = path("mask.png");

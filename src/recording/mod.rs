@@ -11,6 +11,7 @@
 //! | `/mono/image_raw` | the same, mono8, mono16 or rgb8 | the mono camera |
 //! | `/stereo/left/camera_info`, `/stereo/right/camera_info` | `sensor_msgs/msg/CameraInfo` | `P[3]` of the right one is `-fx B` |
 //! | `/stereo/mask` | `sensor_msgs/msg/Image`, mono8 | once a file: 0 = pixels that are never used |
+//! | `/mono/mask` | `sensor_msgs/msg/Image`, mono8 | the same of the mono pictures |
 //! | `/roadloop/frame` | `roadloop_msgs/msg/Frame` | the result, after the pictures that it belongs to |
 //! | `/roadloop/gap` | `roadloop_msgs/msg/Gap` | a frame without a result |
 //! | `/roadloop/state` | `roadloop_msgs/msg/State` | once a file: what the stages had learnt |
@@ -55,11 +56,13 @@ pub enum Topic {
     Gap,
     /// What the stages had learnt.
     State,
+    /// Usable pixels of the mono pictures.
+    MonoMask,
 }
 
 impl Topic {
     /// All topics, in the order of their numbers.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Left,
         Self::Right,
         Self::Colour,
@@ -73,6 +76,7 @@ impl Topic {
         Self::Frame,
         Self::Gap,
         Self::State,
+        Self::MonoMask,
     ];
 
     /// Its name.
@@ -91,6 +95,7 @@ impl Topic {
             Self::Frame => "/roadloop/frame",
             Self::Gap => "/roadloop/gap",
             Self::State => "/roadloop/state",
+            Self::MonoMask => "/mono/mask",
         }
     }
 
@@ -115,7 +120,8 @@ impl Topic {
     /// a damaged file is read right, too.
     pub const fn channel(self, png: bool) -> u16 {
         match self {
-            Self::Frame => 1 + 2 * Self::ALL.len() as u16,
+            Self::Frame => 27,
+            Self::MonoMask => 28 + png as u16,
             _ => 1 + 2 * self as u16 + png as u16,
         }
     }

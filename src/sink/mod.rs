@@ -77,6 +77,8 @@ pub struct Announced<'a> {
     pub rig: Option<&'a Rig>,
     /// Pixels of the left picture that are never used.
     pub mask: Option<&'a Mask>,
+    /// The same of the mono picture.
+    pub mono_mask: Option<&'a Mask>,
 }
 
 impl<'a> Announced<'a> {
@@ -91,6 +93,7 @@ impl<'a> Announced<'a> {
             set: None,
             rig: None,
             mask: None,
+            mono_mask: None,
         }
     }
 }

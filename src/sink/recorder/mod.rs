@@ -318,6 +318,7 @@ impl Recorder {
             about,
             infos,
             mask: announced.mask.map(packed),
+            mono_mask: announced.mono_mask.map(packed),
             logo_names: announced.logo_names.to_vec(),
         }
     }

@@ -22,6 +22,7 @@ pub struct Constant {
     pub about: BTreeMap<String, String>,
     pub infos: Option<[CameraInfo; 2]>,
     pub mask: Option<Mask>,
+    pub mono_mask: Option<Mask>,
     pub logo_names: Vec<String>,
 }
 
@@ -113,6 +114,11 @@ impl Scribe {
         if let Some(mask) = self.constant.mask.take() {
             let result = self.grey(Topic::Mask, id.index, id.timestamp, &mask, to);
             self.constant.mask = Some(mask);
+            result?;
+        }
+        if let Some(mask) = self.constant.mono_mask.take() {
+            let result = self.grey(Topic::MonoMask, id.index, id.timestamp, &mask, to);
+            self.constant.mono_mask = Some(mask);
             result?;
         }
         if !job.state.is_empty() {

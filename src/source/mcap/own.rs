@@ -32,6 +32,7 @@ struct Head {
     file: Option<u32>,
     infos: [Option<CameraInfo>; 2],
     mask: Option<(Place, Kind)>,
+    mono_mask: Option<(Place, Kind)>,
     state: Option<Place>,
     /// Its frames, in those of all files.
     frames: std::ops::Range<usize>,
@@ -189,6 +190,7 @@ impl Found {
                         Topic::Stored => slot.stored = Some(place),
                         Topic::Mono => slot.mono = Some(place),
                         Topic::Mask => head.mask = Some((place, kind)),
+                        Topic::MonoMask => head.mono_mask = Some((place, kind)),
                         Topic::LeftInfo | Topic::RightInfo => {
                             let info = &mut head.infos[usize::from(topic == Topic::RightInfo)];
                             if info.is_none() {
@@ -224,7 +226,7 @@ impl Found {
                         }
                         Topic::Disparity | Topic::Foreground => {}
                     }
-                    head.png |= png && !matches!(topic, Topic::Mask);
+                    head.png |= png && !matches!(topic, Topic::Mask | Topic::MonoMask);
                 }
             }
             Ok(())
@@ -261,6 +263,7 @@ struct Shape {
     stereo: Option<(Rig, Size, bool, bool, bool)>,
     mask: Option<Mask>,
     mono: Option<(PixelKind, Size)>,
+    mono_mask: Option<Mask>,
 }
 
 /// The frames of our own recording.
@@ -394,7 +397,7 @@ fn segment(shape: Shape, frames: std::ops::Range<usize>) -> Segment {
         mono: shape.mono.map(|(kind, size)| MonoSegment {
             kind,
             size,
-            mask: None,
+            mask: shape.mono_mask,
             file_size: size,
             prepare: Prepare::nothing(size),
         }),
@@ -461,6 +464,7 @@ fn shape(
         stereo: None,
         mask: None,
         mono: None,
+        mono_mask: None,
     };
     let told = |key| head.metadata.as_ref().and_then(|m| m.get(key));
     let stereo = match frames.iter().find_map(|f| Some((f, f.left?))) {
@@ -518,6 +522,17 @@ fn shape(
         }
         None => told("mono").and_then(|line| told_mono(line)),
     };
+    if let (Some((_, size)), Some((mask, kind))) = (shape.mono, head.mono_mask) {
+        match picture(mask, kind)? {
+            Picture::Grey8(mask) if mask.size() == size => shape.mono_mask = Some(mask),
+            _ => {
+                return Err(error(
+                    path,
+                    "the mask of the mono pictures is no grey picture of their size",
+                ));
+            }
+        }
+    }
     if shape.stereo.is_none() && shape.mono.is_none() {
         return Err(error(path, "no frame has pictures"));
     }
