@@ -216,6 +216,14 @@ fn what_cannot_be_measured_is_refused_by_name() {
         (["--size", "12"], "--size 12: expected WxH"),
         (["--sms", "4"], "--sms 4: a part of a GPU"),
         (["--size", "9x9"], "synthetic.width: 9, expected 16 to 4096"),
+        (
+            ["--report", "/nowhere/r.html"],
+            "/nowhere is no folder, expected a file",
+        ),
+        (
+            ["--report", "/tmp"],
+            "--report /tmp: a folder, expected a file",
+        ),
     ] {
         refused(&args, 64, &[part]);
     }

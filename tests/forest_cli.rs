@@ -65,6 +65,16 @@ fn train_test_info_and_evaluate() {
     assert!(!tmp.path().join("f.forest.part").exists());
     let first = fs::read(&model).unwrap();
     refused(&train, 64, "exists; --force replaces it");
+    let mut onto = vec![
+        "forest",
+        "train",
+        path(data),
+        "--out",
+        path(data),
+        "--force",
+    ];
+    onto.extend(SMALL);
+    refused(&onto, 64, "not a file, which alone --force would replace");
     // The same again with another number of threads and hardly any memory.
     let more = ["--force", "--threads", "1", "--memory-limit", "0"];
     let (code, _, text) = said(&[&train[..], &more].concat());

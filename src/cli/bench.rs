@@ -158,15 +158,31 @@ pub fn run(
 ) -> Result<(), Failure> {
     let What::Latency(args) = &args.what;
     let config = args.configuration()?;
-    let report = latency(args, &config, &*stop_flag()?)?;
+    // What can't be written is said before a measurement of minutes, not after it.
     if let Some(path) = &args.report {
-        write_atomically(path, page::html(&report).as_bytes())?;
+        let expected = |found: String| {
+            let path = path.display();
+            Failure::usage(format!(
+                "--report {path}: {found}, expected a file to write"
+            ))
+        };
+        if let Some(folder) = crate::files::missing_folder(path) {
+            return Err(expected(format!("{} is no folder", folder.display())));
+        }
+        if path.is_dir() {
+            return Err(expected("a folder".to_owned()));
+        }
     }
+    let report = latency(args, &config, &*stop_flag()?)?;
     say(&if args.json {
         report.to_json()
     } else {
         report.table()
-    })
+    })?;
+    if let Some(path) = &args.report {
+        write_atomically(path, page::html(&report).as_bytes())?;
+    }
+    Ok(())
 }
 
 /// Frames, not yet through the loop, that what is measured is made of.

@@ -485,6 +485,12 @@ pub(super) fn run(
             folder.display()
         )));
     }
+    if std::fs::metadata(&args.out).is_ok_and(|m| !m.is_file()) {
+        return Err(Failure::usage(format!(
+            "--out {}: not a file, which alone --force would replace",
+            args.out.display()
+        )));
+    }
     if !args.force && crate::files::present(&args.out) {
         let out = args.out.display();
         return Err(Failure::usage(format!("{out} exists; --force replaces it")));
@@ -633,7 +639,12 @@ fn work(
     };
     let resume = match args.resume && crate::files::present(part) {
         true => Some(Forest::load(part)?),
-        false => None,
+        false => {
+            if args.resume && first {
+                log::warn!("{} is not there: training begins anew", part.display());
+            }
+            None
+        }
     };
     let trained = on(args, |gpu| match gpu {
         #[cfg(feature = "cuda")]
