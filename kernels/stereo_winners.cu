@@ -101,7 +101,9 @@ __device__ inline u32 kept(u32 value) {
     return value;
 }
 
-template <int D, int PATHS>
+// Where AHEAD the tile after the next is already asked for, up to the second-level cache: on few
+// multiprocessors too few loads are under way otherwise.
+template <int D, int PATHS, bool AHEAD>
 __device__ inline void winners(const Arguments &to) {
     using T = Tile<D>;
     constexpr u32 PIXELS = T::PIXELS, PARTS = T::PARTS, CHAIN = T::CHAIN, RING = T::RING, STRIDE = T::STRIDE;
@@ -125,9 +127,11 @@ __device__ inline void winners(const Arguments &to) {
     auto load = [&](u32 x) {
         if (x < w) {
             const u8 *path = from;
+            const bool ahead = AHEAD && 4 * WORDS * lane % 128 == 0 && x + PIXELS < w;
 #pragma unroll
             for (int r = 0; r < PATHS; r++) {
                 next[r] = load_words<WORDS>(path);
+                if (ahead) asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(path + PIXELS * D)));
                 path += to.volume_len;
             }
         }
@@ -293,10 +297,13 @@ __device__ inline void winners(const Arguments &to) {
 
 // Blocks of 256, one for each row; dynamic shared memory as the host's table says. BLOCKS of them
 // on a multiprocessor, so that some work while others wait at their barrier.
-#define WINNERS(D, PATHS, BLOCKS)                                                                                    \
-    extern "C" __global__ void __launch_bounds__(256, BLOCKS) stereo_winners_##D##_##PATHS(Arguments to) {           \
-        winners<D, PATHS>(to);                                                                                       \
+#define WINNERS_OF(NAME, AHEAD, D, PATHS, BLOCKS)                                                                    \
+    extern "C" __global__ void __launch_bounds__(256, BLOCKS) stereo_winners_##NAME##D##_##PATHS(Arguments to) {     \
+        winners<D, PATHS, AHEAD>(to);                                                                                \
     }
+#define WINNERS(D, PATHS, BLOCKS)                                                                                    \
+    WINNERS_OF(, false, D, PATHS, BLOCKS)                                                                            \
+    WINNERS_OF(ahead_, true, D, PATHS, BLOCKS)
 WINNERS(64, 4, 4)
 WINNERS(128, 4, 4)
 WINNERS(256, 4, 2)

@@ -149,7 +149,8 @@ pub enum PathShape {
     /// They read batches of 8 pixels ahead, which hides most latency, and diagonals go on at the
     /// other side of the image; for large GPUs.
     Deep,
-    /// Batches of 2: twice as many warps at a time; diagonals go from border to border.
+    /// Batches of 2: twice as many warps at a time; diagonals go from border to border, and the
+    /// winners ask ahead for what the paths have left in memory.
     Dense,
 }
 
@@ -507,24 +508,33 @@ fn kernels(
         64 => (
             "stereo_costs_64",
             ["stereo_paths_64_4_8", "stereo_paths_64_4_2"],
-            ["stereo_winners_64_4", "stereo_winners_64_8"],
+            [
+                ["stereo_winners_64_4", "stereo_winners_64_8"],
+                ["stereo_winners_ahead_64_4", "stereo_winners_ahead_64_8"],
+            ],
         ),
         128 => (
             "stereo_costs_128",
             ["stereo_paths_128_4_8", "stereo_paths_128_4_2"],
-            ["stereo_winners_128_4", "stereo_winners_128_8"],
+            [
+                ["stereo_winners_128_4", "stereo_winners_128_8"],
+                ["stereo_winners_ahead_128_4", "stereo_winners_ahead_128_8"],
+            ],
         ),
         _ => (
             "stereo_costs_256",
             ["stereo_paths_256_4_8", "stereo_paths_256_4_2"],
-            ["stereo_winners_256_4", "stereo_winners_256_8"],
+            [
+                ["stereo_winners_256_4", "stereo_winners_256_8"],
+                ["stereo_winners_ahead_256_4", "stereo_winners_ahead_256_8"],
+            ],
         ),
     };
     let kernels = Kernels {
         census: matching.function("stereo_census")?,
         costs: matching.function(costs)?,
         paths: matching.function(paths[shape as usize])?,
-        winners: winners.function(winner[usize::from(params.paths == 8)])?,
+        winners: winners.function(winner[shape as usize][usize::from(params.paths == 8)])?,
         median: filters.function("stereo_median")?,
         speckle_runs: filters.function("stereo_speckle_runs")?,
         speckle_join: filters.function("stereo_speckle_join")?,
