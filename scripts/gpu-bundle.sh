@@ -44,7 +44,7 @@ pack "$out/bin" $programs
 if [ "${RACECHECK:-}" = 1 ]; then
   for n in 0 1 2 3; do
     NVCC_APPEND_FLAGS="-DSTIXEL_RACECHECK=$n" cargo build --profile "$profile" --features cuda \
-      --test cuda_stixel --test cuda_chain --message-format=json-render-diagnostics >"$messages"
+      --test cuda_stixel --test cuda_chain --test cuda_labels --message-format=json-render-diagnostics >"$messages"
     mkdir -p "$out/bin/racecheck-$n"
     # Cargo builds the program beside its tests.
     # shellcheck disable=SC2046
