@@ -103,7 +103,7 @@ gpu-bundle: cuda-setup
 compare: setup
 	$(CARGO) build --release --example stereo_time --example foreground_time --example logo_time
 	@test -x .venv/bin/python || python3 -m venv .venv
-	@.venv/bin/python -c 'import cv2' 2>/dev/null || .venv/bin/pip install -q 'opencv-python-headless<5' numpy
+	@.venv/bin/python -c 'import cv2; cv2.xfeatures2d' 2>/dev/null || .venv/bin/pip install -q 'opencv-contrib-python-headless<5' numpy
 	.venv/bin/python scripts/compare_opencv.py
 	.venv/bin/python scripts/compare_opencv_foreground.py
 	.venv/bin/python scripts/compare_opencv_logo.py
