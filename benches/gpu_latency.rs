@@ -343,6 +343,8 @@ fn run() -> Outcome {
     let arguments = arguments()?;
     let context = Context::new(&ContextOptions {
         sms: arguments.sms,
+        // 1920x1080 with 8 paths takes 2.3 GiB.
+        device_limit: 8 << 30,
         ..ContextOptions::default()
     })?;
     let toolkit = Module::load(&context, "road")?.toolkit();

@@ -1,5 +1,6 @@
-// Levels of the octaves (rules 1 and 2 of the contract): a tile of 64x32 pixels a block, both
-// directions of the blur in one kernel.
+// Levels of the octaves (rules 1 and 2 of the contract), both directions of the blur in one kernel: a
+// block has 32 rows of 64 pixels, of which the blur's radius at either side belongs to its neighbours.
+// A warp has a row, and a lane two pixels of it, so that addresses are worked out once a row.
 //
 // Down the columns the sums stay below 2^23 and are taken in f32, twice as fast as whole numbers:
 // 2^23 + sum is exact, and its low bits are the sum. Along the rows they need 32 bits.
@@ -10,9 +11,11 @@ using namespace roadloop::logo;
 
 namespace {
 
-constexpr int TILE_W = 64, TILE_H = 32, THREADS = 256;
+constexpr int REGION_W = 64, TILE_H = 32, THREADS = 256, WARPS = THREADS / WARP;
 constexpr int MAX_RADIUS = 16;
 constexpr float MAGIC = 8388608.0f;
+// Even columns of a row, then odd ones, and one more: neither direction has bank conflicts.
+constexpr int SUMS = REGION_W + 1;
 
 // One level from another.
 struct Job {
@@ -23,6 +26,9 @@ struct Job {
     float weights[MAX_RADIUS + 1];
     std::uint32_t whole_weights[MAX_RADIUS + 1];
 };
+
+// Columns of the region at either side that are the neighbours' (host: `Job::margin`).
+__host__ __device__ constexpr int margin(int radius) { return (radius + 3) / 4 * 4; }
 
 __device__ int reflect_often(int i, int n) {
     if (n <= 1) return 0;
@@ -60,132 +66,144 @@ struct Source {
     }
 };
 
+__device__ inline float number(std::uint32_t u16) { return __uint_as_float(u16 | 0x4b000000u) - MAGIC; }
+
 // Weights stand in the kernel's parameters, at addresses known to the compiler: operands of their own.
 template <int R>
 __device__ void blur_tile(const Job &job, const Source &source, Extent size, int x0, int y0, int pitch,
-                          std::uint16_t *out, std::uint16_t *copy, std::uint32_t *shared) {
-    // Four pixels are loaded at once.
-    constexpr int RE = (R + 3) / 4 * 4;
-    constexpr int QUADS = (TILE_W + 2 * RE) / 4, PAIRS = 2 * QUADS, ROWS = TILE_H + 2 * R;
-    constexpr int LOADS = (QUADS * ROWS + THREADS - 1) / THREADS;
-    constexpr int SUMS = (TILE_W + 2 * RE) | 1;
-    std::uint32_t *tile = shared, *sums = shared + PAIRS * ROWS;
-    const int left = x0 - RE, top = y0 - R;
-    const bool inside = left >= 0 && top >= 0 && left + 2 * PAIRS <= size.width && top + ROWS <= size.height;
+                          std::uint16_t *out, std::uint16_t *copy, float2 *tile, std::uint32_t *sums) {
+    constexpr int RE = margin(R), WIDTH = REGION_W - 2 * RE, ROWS = TILE_H + 2 * R;
+    constexpr int OWN = (ROWS + WARPS - 1) / WARPS;
+    const int lane = lane_id(), warp = warp_id();
+    const int x = x0 - RE + 2 * lane, top = y0 - R + warp;
+    const bool inside = x0 >= RE && x0 - RE + REGION_W <= size.width;
     // All loads of a thread before the first store: they wait for memory together.
-    uint2 quads[LOADS];
-    const bool tiny = size.width <= R || size.height <= R;
-    if (source.level == nullptr || tiny) {
+    std::uint32_t two[OWN];
+    if (size.width <= R || size.height <= R) {
+#pragma unroll
+        for (int i = 0; i < OWN; ++i) two[i] = 0;
+        const int left = reflect_often(x, size.width), right = reflect_often(x + 1, size.width);
 #pragma unroll 1
-        for (int i = static_cast<int>(threadIdx.x); i < QUADS * ROWS; i += THREADS) {
-            const int x = left + 4 * (i % QUADS), j = top + i / QUADS;
-            const int y = tiny ? reflect_often(j, size.height) : reflect(j, size.height);
-            unsigned v[4];
+        for (int i = 0; i < OWN; ++i) {
+            const int y = reflect_often(top + i * WARPS, size.height);
+            const std::uint32_t v = source.level == nullptr
+                                        ? source.grey(left, y) | source.grey(right, y) << 16
+                                        : source(left, y) | source(right, y) << 16;
 #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                const int u = tiny ? reflect_often(x + e, size.width) : reflect(x + e, size.width);
-                v[e] = source.level == nullptr ? source.grey(u, y) : source(u, y);
-            }
-            *reinterpret_cast<uint2 *>(tile + 2 * i) = {v[0] | v[1] << 16, v[2] | v[3] << 16};
+            for (int k = 0; k < OWN; ++k) two[k] = k == i ? v : two[k];
         }
-    } else {
-        if (inside && source.step == 1) {
+    } else if (source.level == nullptr) {
+        const int left = reflect(x, size.width), right = reflect(x + 1, size.width);
+        if (source.step == 1) {
 #pragma unroll
-            for (int l = 0; l < LOADS; ++l) {
-                const int i = static_cast<int>(threadIdx.x) + l * THREADS;
-                const int x = left + 4 * (i % QUADS), y = top + i / QUADS;
-                if (i < QUADS * ROWS)
-                    quads[l] = *reinterpret_cast<const uint2 *>(source.level + static_cast<std::size_t>(y) * pitch + x);
+            for (int i = 0; i < OWN; ++i) {
+                const std::uint8_t *const row =
+                    source.image + static_cast<std::size_t>(reflect(top + i * WARPS, size.height)) * source.pitch;
+                two[i] = static_cast<std::uint32_t>(row[left]) << 6 | static_cast<std::uint32_t>(row[right]) << 22;
             }
         } else {
 #pragma unroll
-            for (int l = 0; l < LOADS; ++l) {
-                const int i = static_cast<int>(threadIdx.x) + l * THREADS;
-                const int x = left + 4 * (i % QUADS), y = reflect(top + i / QUADS, size.height);
-                if (i < QUADS * ROWS) {
-                    unsigned v[4];
-#pragma unroll
-                    for (int e = 0; e < 4; ++e) v[e] = source(reflect(x + e, size.width), y);
-                    quads[l] = {v[0] | v[1] << 16, v[2] | v[3] << 16};
-                }
+            for (int i = 0; i < OWN; ++i) {
+                const int y = reflect(top + i * WARPS, size.height);
+                two[i] = source.grey(left, y) | source.grey(right, y) << 16;
             }
         }
+    } else if (inside) {
 #pragma unroll
-        for (int l = 0; l < LOADS; ++l) {
-            const int i = static_cast<int>(threadIdx.x) + l * THREADS;
-            if (i < QUADS * ROWS) *reinterpret_cast<uint2 *>(tile + 2 * i) = quads[l];
+        for (int i = 0; i < OWN; ++i) {
+            const std::size_t y = static_cast<std::size_t>(reflect(top + i * WARPS, size.height));
+            if (source.step == 1) {
+                two[i] = *reinterpret_cast<const std::uint32_t *>(source.level + y * source.pitch + x);
+            } else {
+                const uint2 four =
+                    *reinterpret_cast<const uint2 *>(source.level + 2 * y * source.pitch + 2 * x);
+                two[i] = __byte_perm(four.x, four.y, 0x5410);
+            }
+        }
+    } else {
+        const int left = reflect(x, size.width), right = reflect(x + 1, size.width);
+#pragma unroll
+        for (int i = 0; i < OWN; ++i) {
+            const int y = reflect(top + i * WARPS, size.height);
+            two[i] = source(left, y) | source(right, y) << 16;
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < OWN; ++i) {
+        const int j = warp + i * WARPS;
+        if (OWN * WARPS != ROWS && j >= ROWS) continue;
+        tile[j * WARP + lane] = make_float2(number(two[i] & 0xffffu), number(two[i] >> 16));
+        if (copy != nullptr) {
+            const int y = y0 + j - R;
+            if (j >= R && j < R + TILE_H && y < size.height && x >= x0 && x < x0 + WIDTH && x < pitch) {
+                *reinterpret_cast<std::uint32_t *>(copy + static_cast<std::size_t>(y) * pitch + x) = two[i];
+            }
         }
     }
     __syncthreads();
-    if (copy != nullptr) {
-        for (int i = static_cast<int>(threadIdx.x); i < TILE_W / 2 * TILE_H; i += THREADS) {
-            const int p = i % (TILE_W / 2), j = i / (TILE_W / 2);
-            if (y0 + j < size.height)
-                *reinterpret_cast<std::uint32_t *>(copy + static_cast<std::size_t>(y0 + j) * pitch + x0 + 2 * p) =
-                    tile[(R + j) * PAIRS + RE / 2 + p];
-        }
-    }
-    constexpr int RUN = 8;
-    static_assert(PAIRS * (TILE_H / RUN) <= THREADS, "a thread a run of pixels down two columns");
-    if (static_cast<int>(threadIdx.x) < PAIRS * (TILE_H / RUN)) {
-        const int p = static_cast<int>(threadIdx.x) % PAIRS, first = static_cast<int>(threadIdx.x) / PAIRS * RUN;
-        float low[RUN], high[RUN];
+    constexpr int RUN = TILE_H / WARPS;
+    {
+        float even[RUN], odd[RUN];
 #pragma unroll
-        for (int o = 0; o < RUN; ++o) low[o] = high[o] = MAGIC;
+        for (int o = 0; o < RUN; ++o) even[o] = odd[o] = MAGIC;
+        const float2 *const first = tile + warp * RUN * WARP + lane;
 #pragma unroll
         for (int j = 0; j < RUN + 2 * R; ++j) {
-            const std::uint32_t v = tile[(first + j) * PAIRS + p];
-            const float a = __uint_as_float((v & 0xffffu) | 0x4b000000u) - MAGIC;
-            const float b = __uint_as_float(v >> 16 | 0x4b000000u) - MAGIC;
+            const float2 v = first[j * WARP];
 #pragma unroll
             for (int o = 0; o < RUN; ++o) {
                 const int k = j - o - R;
                 if (k >= -R && k <= R) {
                     // Exact, so that rounding once or twice is the same.
-                    low[o] = __fmaf_rn(job.weights[k < 0 ? -k : k], a, low[o]);
-                    high[o] = __fmaf_rn(job.weights[k < 0 ? -k : k], b, high[o]);
+                    even[o] = __fmaf_rn(job.weights[k < 0 ? -k : k], v.x, even[o]);
+                    odd[o] = __fmaf_rn(job.weights[k < 0 ? -k : k], v.y, odd[o]);
                 }
             }
         }
+        std::uint32_t *const to = sums + warp * RUN * SUMS + lane;
 #pragma unroll
         for (int o = 0; o < RUN; ++o) {
-            sums[(first + o) * SUMS + 2 * p] = __float_as_uint(low[o]) & 0x7fffffu;
-            sums[(first + o) * SUMS + 2 * p + 1] = __float_as_uint(high[o]) & 0x7fffffu;
+            to[o * SUMS] = __float_as_uint(even[o]) & 0x7fffffu;
+            to[o * SUMS + WARP] = __float_as_uint(odd[o]) & 0x7fffffu;
         }
     }
     __syncthreads();
     // A lane a row, 8 pixels each.
-    constexpr int ALONG = TILE_W / (THREADS / WARP);
-    const int row = lane_id(), start = warp_id() * ALONG;
+    constexpr int ALONG = 8;
+    const int start = warp * ALONG;
+    if (start >= WIDTH) return;
     std::uint32_t acc[ALONG];
 #pragma unroll
     for (int o = 0; o < ALONG; ++o) acc[o] = 1u << 17;
+    const std::uint32_t *const from = sums + lane * SUMS + start / 2;
 #pragma unroll
     for (int j = 0; j < ALONG + 2 * R; ++j) {
-        const std::uint32_t v = sums[row * SUMS + RE - R + start + j];
+        const int column = RE - R + j;
+        const std::uint32_t v = from[column % 2 * WARP + column / 2];
 #pragma unroll
         for (int o = 0; o < ALONG; ++o) {
             const int k = j - o - R;
             if (k >= -R && k <= R) acc[o] += job.whole_weights[k < 0 ? -k : k] * v;
         }
     }
-    if (y0 + row >= size.height) return;
-    static_assert(ALONG == 8, "16 bytes");
+    if (y0 + lane >= size.height || x0 + start >= pitch) return;
     const auto pair = [&acc](int i) { return (acc[2 * i] >> 18) | (acc[2 * i + 1] >> 18) << 16; };
-    // Rows have room for whole tiles.
-    *reinterpret_cast<uint4 *>(out + static_cast<std::size_t>(y0 + row) * pitch + x0 + start) = {pair(0), pair(1),
-                                                                                             pair(2), pair(3)};
+    // Rows have room for whole runs.
+    *reinterpret_cast<uint4 *>(out + static_cast<std::size_t>(y0 + lane) * pitch + x0 + start) = {pair(0), pair(1),
+                                                                                              pair(2), pair(3)};
 }
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(THREADS, 4)
+extern "C" __global__ void __launch_bounds__(THREADS, 5)
     logo_blur(Geometry g, Job job, const Region *region, const std::uint8_t *image, std::uint16_t *levels) {
-    extern __shared__ std::uint32_t shared[];
+    __shared__ float2 tile[(TILE_H + 2 * MAX_RADIUS) * WARP];
+    __shared__ std::uint32_t sums[TILE_H * SUMS];
     const Region r = *region;
     const int octave = static_cast<int>(job.octave);
     const Extent size = octave_size(g, r, octave);
-    const int x0 = static_cast<int>(blockIdx.x) * TILE_W, y0 = static_cast<int>(blockIdx.y) * TILE_H;
+    const int width = REGION_W - 2 * margin(static_cast<int>(job.radius));
+    const int x0 = static_cast<int>(blockIdx.x) * width, y0 = static_cast<int>(blockIdx.y) * TILE_H;
     if (x0 >= size.width || y0 >= size.height) return;
     const int pitch = static_cast<int>(g.pitch[octave]);
     std::uint16_t *own = levels + g.offset[octave];
@@ -200,15 +218,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
                   static_cast<int>(g.image_pitch), g.upsample ? 2 : 1};
     }
     switch (job.radius) {
-        case 2: blur_tile<2>(job, source, size, x0, y0, pitch, out, copy, shared); break;
-        case 3: blur_tile<3>(job, source, size, x0, y0, pitch, out, copy, shared); break;
-        case 4: blur_tile<4>(job, source, size, x0, y0, pitch, out, copy, shared); break;
-        case 5: blur_tile<5>(job, source, size, x0, y0, pitch, out, copy, shared); break;
-        case 6: blur_tile<6>(job, source, size, x0, y0, pitch, out, copy, shared); break;
-        case 8: blur_tile<8>(job, source, size, x0, y0, pitch, out, copy, shared); break;
-        case 10: blur_tile<10>(job, source, size, x0, y0, pitch, out, copy, shared); break;
-        case 13: blur_tile<13>(job, source, size, x0, y0, pitch, out, copy, shared); break;
-        default: blur_tile<16>(job, source, size, x0, y0, pitch, out, copy, shared); break;
+        case 2: blur_tile<2>(job, source, size, x0, y0, pitch, out, copy, tile, sums); break;
+        case 3: blur_tile<3>(job, source, size, x0, y0, pitch, out, copy, tile, sums); break;
+        case 4: blur_tile<4>(job, source, size, x0, y0, pitch, out, copy, tile, sums); break;
+        case 5: blur_tile<5>(job, source, size, x0, y0, pitch, out, copy, tile, sums); break;
+        case 6: blur_tile<6>(job, source, size, x0, y0, pitch, out, copy, tile, sums); break;
+        case 8: blur_tile<8>(job, source, size, x0, y0, pitch, out, copy, tile, sums); break;
+        case 10: blur_tile<10>(job, source, size, x0, y0, pitch, out, copy, tile, sums); break;
+        case 13: blur_tile<13>(job, source, size, x0, y0, pitch, out, copy, tile, sums); break;
+        default: blur_tile<16>(job, source, size, x0, y0, pitch, out, copy, tile, sums); break;
     }
 }
 

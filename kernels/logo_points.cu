@@ -8,91 +8,158 @@ using namespace roadloop::logo;
 
 namespace {
 
-constexpr int TILE_W = 32, TILE_H = 16, THREADS = 256;
+// A block looks for extrema in 60 by 16 pixels; it reads two columns and a row more at each side.
+constexpr int TILE_W = 60, TILE_H = 16, THREADS = 256, WARPS = THREADS / WARP;
+constexpr int REGION_W = 2 * WARP, REGION_H = TILE_H + 2, ASIDE = 2, RUN = TILE_H / WARPS;
+// Levels are below 2^14: so much more than a difference is above 0, and two of them are taken at once.
+constexpr int ZERO = 0x4000;
+
+// Room for the differences and the lists of a tile.
+constexpr int LAYERS = 5;
+constexpr int MOST = 2 * (TILE_W / 2) * (TILE_H / 2) * ((LAYERS + 1) / 2);
+using Row = std::uint16_t[REGION_W];
+using Layer = Row[REGION_H];
+struct ExtremaShared {
+    Layer d[LAYERS + 2];
+    // Pixels of one layer that stand out in their row and column, and of the next.
+    std::uint16_t likely[2][TILE_W * TILE_H];
+    std::uint32_t likelies[2];
+    std::uint16_t list[MOST];
+    std::uint32_t listed, base;
+};
+
+// Where an entry of the lists is: column, row of the region, layer.
+__device__ inline std::uint16_t entry_of(int u, int v, int layer) {
+    return static_cast<std::uint16_t>(u | v << 6 | layer << 11);
+}
+static_assert(REGION_W <= 64 && REGION_H <= 32 && LAYERS < 31, "bits of an entry");
 
 // None of the 26 neighbours is in the way; those before in the order (layer, y, x) may be equal.
-template <typename D>
-__device__ bool is_extreme(const D &d, int layer, int y, int x, int v) {
-    const int sign = v > 0 ? 1 : -1;
+__device__ bool is_extreme(const Layer *d, int layer, int y, int x) {
+    int v = d[layer][y][x];
+    const int sign = v > ZERO ? 1 : -1;
     v *= sign;
-    const auto stands = [&](int l, int j, int i) {
-        const int other = sign * d[layer + l][y + j][x + i];
-        return 9 * l + 3 * j + i < 0 ? v >= other : v > other;
-    };
-    // On a slope one of these is in the way: a warp seldom gets further.
-    if (!stands(0, 0, -1) || !stands(0, 0, 1) || !stands(0, -1, 0) || !stands(0, 1, 0)) return false;
 #pragma unroll
     for (int l = -1; l <= 1; ++l) {
+        bool stands = true;
 #pragma unroll
         for (int j = -1; j <= 1; ++j) {
 #pragma unroll
             for (int i = -1; i <= 1; ++i) {
                 if (l == 0 && (j == 0 || i == 0)) continue;
-                if (!stands(l, j, i)) return false;
+                const int other = sign * d[layer + l][y + j][x + i];
+                stands &= 9 * l + 3 * j + i < 0 ? v >= other : v > other;
             }
         }
+        if (!stands) return false;
     }
     return true;
 }
 
-// Room for the differences and the list of a tile.
-constexpr int LAYERS = 5;
-constexpr int MOST = 2 * (TILE_W / 2) * (TILE_H / 2) * ((LAYERS + 1) / 2);
-using Row = std::int16_t[TILE_W + 4];
-using Layer = Row[TILE_H + 2];
-struct ExtremaShared {
-    Layer d[LAYERS + 2];
-    std::uint32_t list[MOST];
-    std::uint32_t listed, base;
-};
+// Lists the pixels of a layer that are far enough from 0 and before which none of the four next to
+// them comes: a warp two rows, a lane two columns of them.
+__device__ inline void list_likely(ExtremaShared &shared, int layer, int x0, int y0, Extent size, int pretest) {
+    std::uint32_t found = 0;
+#pragma unroll
+    for (int side = 0; side < 2; ++side) {
+        const int u = lane_id() + side * WARP, first = warp_id() * RUN + 1;
+        const bool column = u >= ASIDE && u < ASIDE + TILE_W && x0 + u - ASIDE >= BORDER &&
+                            x0 + u - ASIDE < size.width - BORDER;
+        const int left = max(u - 1, 0), right = min(u + 1, REGION_W - 1);
+        int own[RUN + 2];
+#pragma unroll
+        for (int j = 0; j < RUN + 2; ++j) own[j] = shared.d[layer][first - 1 + j][u];
+#pragma unroll
+        for (int j = 0; j < RUN; ++j) {
+            const int y = y0 + first - 1 + j;
+            const int v = own[j + 1], up = own[j], down = own[j + 2];
+            const int before = shared.d[layer][first + j][left], after = shared.d[layer][first + j][right];
+            const bool high = v > ZERO && v - ZERO > pretest && v >= max(up, before) && v > max(down, after);
+            const bool low = v <= ZERO && ZERO - v > pretest && v <= min(up, before) && v < min(down, after);
+            const bool there = column && y >= BORDER && y < size.height - BORDER;
+            found |= (there && (high || low) ? 1u : 0u) << (side * RUN + j);
+        }
+    }
+    if (!__any_sync(ALL_LANES, found != 0)) return;
+    const std::uint32_t own = static_cast<std::uint32_t>(__popc(found));
+    const std::uint32_t before = warp_prefix_sum_exclusive(own);
+    std::uint32_t at = 0;
+    if (lane_id() == WARP - 1) at = atomicAdd(&shared.likelies[layer & 1], before + own);
+    at = __shfl_sync(ALL_LANES, at, WARP - 1) + before;
+#pragma unroll
+    for (int k = 0; k < 2 * RUN; ++k) {
+        if (!(found >> k & 1)) continue;
+        shared.likely[layer & 1][at++] =
+            entry_of(lane_id() + k / RUN * WARP, warp_id() * RUN + 1 + k % RUN, layer);
+    }
+}
 
 template <int S>
 __device__ void extrema(ExtremaShared &shared, const Geometry &g, const Region &r, const std::uint16_t *levels, int octave, Extent size,
                         int x0, int y0, int pretest, std::uint32_t *candidates, Counts *counts) {
     Layer *d = shared.d;
     const std::size_t plane = g.plane[octave];
-    const std::uint16_t *level = levels + g.offset[octave];
-    if (threadIdx.x == 0) shared.listed = 0;
-    constexpr int AROUND = (TILE_W + 2) * (TILE_H + 2);
+    const int pitch = static_cast<int>(g.pitch[octave]);
+    if (threadIdx.x == 0) shared.listed = shared.likelies[0] = shared.likelies[1] = 0;
+    {
+        // Pixels outside the image are never compared with, but are read inside the level.
+        const int x = min(max(x0 - ASIDE + 2 * lane_id(), 0), pitch - 2);
+        const std::uint16_t *const column = levels + g.offset[octave] + x;
+        constexpr int OWN = (REGION_H + WARPS - 1) / WARPS;
 #pragma unroll
-    for (int n = 0; n < (AROUND + THREADS - 1) / THREADS; ++n) {
-        const int i = static_cast<int>(threadIdx.x) + n * THREADS;
-        if (i >= AROUND) continue;
-        const int u = i % (TILE_W + 2), v = i / (TILE_W + 2);
-        const int x = min(max(x0 + u - 1, 0), size.width - 1), y = min(max(y0 + v - 1, 0), size.height - 1);
-        const std::uint16_t *pixel = level + static_cast<std::size_t>(y) * g.pitch[octave] + x;
-        int grey[S + 3];
+        for (int n = 0; n < OWN; ++n) {
+            const int v = warp_id() + n * WARPS;
+            if (v >= REGION_H) continue;
+            const int y = min(max(y0 + v - 1, 0), size.height - 1);
+            const std::uint16_t *const pixel = column + static_cast<std::size_t>(y) * pitch;
+            std::uint32_t two[S + 3];
 #pragma unroll
-        for (int l = 0; l < S + 3; ++l) grey[l] = __ldg(pixel + static_cast<std::size_t>(l) * plane);
+            for (int l = 0; l < S + 3; ++l) {
+                two[l] = __ldg(reinterpret_cast<const std::uint32_t *>(pixel + static_cast<std::size_t>(l) * plane));
+            }
 #pragma unroll
-        for (int l = 0; l < S + 2; ++l) d[l][v][u] = static_cast<std::int16_t>(grey[l + 1] - grey[l]);
-    }
-    __syncthreads();
-    const std::uint32_t area = static_cast<std::uint32_t>(size.width) * static_cast<std::uint32_t>(size.height);
-    for (int i = static_cast<int>(threadIdx.x); i < TILE_W * TILE_H; i += THREADS) {
-        const int u = i % TILE_W, v = i / TILE_W, x = x0 + u, y = y0 + v;
-        if (x < BORDER || y < BORDER || x >= size.width - BORDER || y >= size.height - BORDER) continue;
-        for (int layer = 1; layer <= S; ++layer) {
-            const int value = d[layer][v + 1][u + 1];
-            if (abs(value) > pretest && is_extreme(d, layer, v + 1, u + 1, value)) {
-                const std::uint32_t at = static_cast<std::uint32_t>(y) * static_cast<std::uint32_t>(size.width) +
-                                         static_cast<std::uint32_t>(x);
-                shared.list[atomicAdd(&shared.listed, 1u)] = static_cast<std::uint32_t>(layer - 1) * area + at;
+            for (int l = 0; l < S + 2; ++l) {
+                *reinterpret_cast<std::uint32_t *>(&d[l][v][2 * lane_id()]) =
+                    two[l + 1] + (ZERO | ZERO << 16) - two[l];
             }
         }
     }
     __syncthreads();
+    list_likely(shared, 1, x0, y0, size, pretest);
+    __syncthreads();
+#pragma unroll 1
+    for (int layer = 1; layer <= S; ++layer) {
+        const std::uint32_t n = shared.likelies[layer & 1];
+        if (layer < S) list_likely(shared, layer + 1, x0, y0, size, pretest);
+        for (std::uint32_t i = threadIdx.x; i < n; i += THREADS) {
+            const std::uint16_t entry = shared.likely[layer & 1][i];
+            if (is_extreme(d, layer, entry >> 6 & 31, entry & 63)) {
+                shared.list[atomicAdd(&shared.listed, 1u)] = entry;
+            }
+        }
+        __syncthreads();
+        // The list after the next one begins where this one was.
+        if (threadIdx.x == 0) shared.likelies[layer & 1] = 0;
+        __syncthreads();
+    }
     const std::uint32_t listed = shared.listed;
     if (listed == 0) return;
     if (threadIdx.x == 0) shared.base = atomicAdd(&counts->candidates, listed);
     __syncthreads();
     const std::uint32_t first = octave_position(g, r, octave);
-    for (std::uint32_t i = threadIdx.x; i < listed; i += THREADS) candidates[shared.base + i] = first + shared.list[i];
+    const std::uint32_t area = static_cast<std::uint32_t>(size.width) * static_cast<std::uint32_t>(size.height);
+    for (std::uint32_t i = threadIdx.x; i < listed; i += THREADS) {
+        const std::uint32_t entry = shared.list[i];
+        const int x = x0 + static_cast<int>(entry & 63) - ASIDE, y = y0 + static_cast<int>(entry >> 6 & 31) - 1;
+        const std::uint32_t at = static_cast<std::uint32_t>(y) * static_cast<std::uint32_t>(size.width) +
+                                 static_cast<std::uint32_t>(x);
+        candidates[shared.base + i] = first + ((entry >> 11) - 1) * area + at;
+    }
 }
 
 }  // namespace
 
-// Blocks of each octave from `octave` to `end - 1`: (pitch / 32) by `rows[octave]`.
+// Blocks of each octave from `octave` to `end - 1`, and how many of them lie side by side.
 struct Tiles {
     std::uint32_t octave, end;
     std::uint32_t blocks_x[MAX_OCTAVES], blocks[MAX_OCTAVES];

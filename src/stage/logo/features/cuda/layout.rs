@@ -1,6 +1,6 @@
 //! Where levels lie on the device, and which launches a plan has.
 use super::{
-    BLUR_THREADS, BLUR_TILE, EXTREMA_THREADS, EXTREMA_TILE, RADII,
+    BLUR_REGION, BLUR_ROWS, BLUR_THREADS, EXTREMA_THREADS, EXTREMA_TILE, PITCH, RADII,
     kernels::{Few, Geometry, Job, MOST_LEVELS, Tiles},
 };
 use crate::{
@@ -67,8 +67,8 @@ pub(super) fn geometry(params: &FeatureParams, octaves: &Octaves) -> (Geometry, 
     };
     let mut pixels = 0;
     for (i, size) in octaves.sizes.iter().enumerate() {
-        // Blocks write whole tiles.
-        let pitch = size.width.next_multiple_of(BLUR_TILE.0);
+        // Threads read and write several pixels at once, beyond the width too.
+        let pitch = size.width.next_multiple_of(PITCH);
         let plane = pitch * size.height;
         geometry.offset[i] = pixels as u64;
         geometry.plane[i] = plane as u64;
@@ -99,17 +99,12 @@ pub(super) fn blurs(tables: &Tables, octaves: &Octaves, intervals: usize) -> Vec
             job.whole_weights[i] = w;
         }
         let reach = radius.next_multiple_of(4);
-        let pairs = (BLUR_TILE.0 + 2 * reach) / 2;
-        let sums = (BLUR_TILE.0 + 2 * reach) | 1;
-        let shape = LaunchShape {
-            grid: [
-                size.width.div_ceil(BLUR_TILE.0) as u32,
-                size.height.div_ceil(BLUR_TILE.1) as u32,
-                1,
-            ],
-            block: [BLUR_THREADS, 1, 1],
-            shared: 4 * (pairs * (BLUR_TILE.1 + 2 * radius) + sums * BLUR_TILE.1) as u32,
-        };
+        let grid = [
+            size.width.div_ceil(BLUR_REGION - 2 * reach) as u32,
+            size.height.div_ceil(BLUR_ROWS) as u32,
+            1,
+        ];
+        let shape = LaunchShape::new(grid, [BLUR_THREADS, 1, 1]);
         Launch::One(job, shape)
     };
     let octave = |octave: usize| {

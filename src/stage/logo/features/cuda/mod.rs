@@ -25,13 +25,17 @@ use crate::{
     frame::{Mask, Size},
 };
 
-/// Tiles of the blur, threads of its blocks.
-const BLUR_TILE: (usize, usize) = (64, 32);
+/// A row of a level takes a multiple of so many pixels.
+const PITCH: usize = 64;
+/// What a block of the blur has: columns with those at either side that are its neighbours', rows,
+/// threads.
+const BLUR_REGION: usize = 64;
+const BLUR_ROWS: usize = 32;
 const BLUR_THREADS: u32 = 256;
 /// Radii that the blur is compiled for.
 const RADII: [usize; 9] = [2, 3, 4, 5, 6, 8, 10, 13, 16];
 /// Tiles of the search for extrema.
-const EXTREMA_TILE: (usize, usize) = (32, 16);
+const EXTREMA_TILE: (usize, usize) = (60, 16);
 const EXTREMA_THREADS: u32 = 256;
 const REFINE_THREADS: u32 = 128;
 const CELL_THREADS: u32 = 256;
@@ -346,13 +350,6 @@ impl Plan {
         let describe = Module::load(context, "logo_describe")?;
         let blurring = Module::load(context, "logo_blur")?;
         let blur: Blur = blurring.function("logo_blur")?;
-        let launches = blurs.iter().flatten().flatten();
-        let shared = launches.map(|launch| match launch {
-            Launch::One(_, shape) => shape.shared,
-            Launch::Few(..) => 0,
-        });
-        let shared = shared.max().unwrap_or(0);
-        blur.allow_shared(shared)?;
         let plan = Self {
             size,
             bytes,
