@@ -11,11 +11,12 @@ using namespace roadloop::logo;
 
 namespace {
 
-constexpr int REGION_W = 64, TILE_H = 32, THREADS = 256, WARPS = THREADS / WARP;
+constexpr int REGION_W = 64, TILE_H = 32, WARPS = 4, THREADS = WARPS * WARP;
 constexpr int MAX_RADIUS = 16;
 constexpr float MAGIC = 8388608.0f;
-// Even columns of a row, then odd ones, and one more: neither direction has bank conflicts.
-constexpr int SUMS = REGION_W + 1;
+// Sums of a row: even columns, then odd ones. Rows begin where four times eight lanes, a row every
+// four and 8 columns each, meet no bank twice (host: `BLUR_SUMS` words in all).
+__device__ inline int row_of_sums(int row) { return row * (REGION_W + 1) + row / 4 * 12; }
 
 // One level from another.
 struct Job {
@@ -128,16 +129,15 @@ __device__ void blur_tile(const Job &job, const Source &source, Extent size, int
             two[i] = source(left, y) | source(right, y) << 16;
         }
     }
+    const bool copied = copy != nullptr && x >= x0 && x < x0 + WIDTH && x < pitch;
 #pragma unroll
     for (int i = 0; i < OWN; ++i) {
         const int j = warp + i * WARPS;
         if (OWN * WARPS != ROWS && j >= ROWS) continue;
         tile[j * WARP + lane] = make_float2(number(two[i] & 0xffffu), number(two[i] >> 16));
-        if (copy != nullptr) {
-            const int y = y0 + j - R;
-            if (j >= R && j < R + TILE_H && y < size.height && x >= x0 && x < x0 + WIDTH && x < pitch) {
-                *reinterpret_cast<std::uint32_t *>(copy + static_cast<std::size_t>(y) * pitch + x) = two[i];
-            }
+        const int y = y0 + j - R;
+        if (copied && j >= R && j < R + TILE_H && y < size.height) {
+            *reinterpret_cast<std::uint32_t *>(copy + static_cast<std::size_t>(y) * pitch + x) = two[i];
         }
     }
     __syncthreads();
@@ -160,45 +160,49 @@ __device__ void blur_tile(const Job &job, const Source &source, Extent size, int
                 }
             }
         }
-        std::uint32_t *const to = sums + warp * RUN * SUMS + lane;
 #pragma unroll
         for (int o = 0; o < RUN; ++o) {
-            to[o * SUMS] = __float_as_uint(even[o]) & 0x7fffffu;
-            to[o * SUMS + WARP] = __float_as_uint(odd[o]) & 0x7fffffu;
+            std::uint32_t *const to = sums + row_of_sums(warp * RUN + o) + lane;
+            to[0] = __float_as_uint(even[o]) & 0x7fffffu;
+            to[WARP] = __float_as_uint(odd[o]) & 0x7fffffu;
         }
     }
     __syncthreads();
-    // A lane a row, 8 pixels each.
-    constexpr int ALONG = 8;
-    const int start = warp * ALONG;
-    if (start >= WIDTH) return;
-    std::uint32_t acc[ALONG];
+    // Four lanes a row, 8 pixels each, so that 64 bytes of a row are written at once.
+    constexpr int ALONG = 8, SIDES = (WIDTH / ALONG + 3) / 4, UNITS = TILE_H / 8 * SIDES;
+#pragma unroll 1
+    for (int unit = warp; unit < UNITS; unit += WARPS) {
+        const int row = unit / SIDES * 8 + lane / 4, start = (unit % SIDES * 4 + lane % 4) * ALONG;
+        if (start >= WIDTH) continue;
+        std::uint32_t acc[ALONG];
 #pragma unroll
-    for (int o = 0; o < ALONG; ++o) acc[o] = 1u << 17;
-    const std::uint32_t *const from = sums + lane * SUMS + start / 2;
+        for (int o = 0; o < ALONG; ++o) acc[o] = 1u << 17;
+        const std::uint32_t *const from = sums + row_of_sums(row) + start / 2;
 #pragma unroll
-    for (int j = 0; j < ALONG + 2 * R; ++j) {
-        const int column = RE - R + j;
-        const std::uint32_t v = from[column % 2 * WARP + column / 2];
+        for (int j = 0; j < ALONG + 2 * R; ++j) {
+            const int column = RE - R + j;
+            const std::uint32_t v = from[column % 2 * WARP + column / 2];
 #pragma unroll
-        for (int o = 0; o < ALONG; ++o) {
-            const int k = j - o - R;
-            if (k >= -R && k <= R) acc[o] += job.whole_weights[k < 0 ? -k : k] * v;
+            for (int o = 0; o < ALONG; ++o) {
+                const int k = j - o - R;
+                if (k >= -R && k <= R) acc[o] += job.whole_weights[k < 0 ? -k : k] * v;
+            }
         }
+        if (y0 + row >= size.height || x0 + start >= pitch) continue;
+        const auto pair = [&acc](int i) { return (acc[2 * i] >> 18) | (acc[2 * i + 1] >> 18) << 16; };
+        // Rows have room for whole runs.
+        *reinterpret_cast<uint4 *>(out + static_cast<std::size_t>(y0 + row) * pitch + x0 + start) = {
+            pair(0), pair(1), pair(2), pair(3)};
     }
-    if (y0 + lane >= size.height || x0 + start >= pitch) return;
-    const auto pair = [&acc](int i) { return (acc[2 * i] >> 18) | (acc[2 * i + 1] >> 18) << 16; };
-    // Rows have room for whole runs.
-    *reinterpret_cast<uint4 *>(out + static_cast<std::size_t>(y0 + lane) * pitch + x0 + start) = {pair(0), pair(1),
-                                                                                              pair(2), pair(3)};
 }
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(THREADS, 5)
+extern "C" __global__ void __launch_bounds__(THREADS, 7)
     logo_blur(Geometry g, Job job, const Region *region, const std::uint8_t *image, std::uint16_t *levels) {
-    __shared__ float2 tile[(TILE_H + 2 * MAX_RADIUS) * WARP];
-    __shared__ std::uint32_t sums[TILE_H * SUMS];
+    // As many rows as the radius needs, and behind them the sums.
+    extern __shared__ float2 tile[];
+    std::uint32_t *const sums = reinterpret_cast<std::uint32_t *>(tile + (TILE_H + 2 * job.radius) * WARP);
     const Region r = *region;
     const int octave = static_cast<int>(job.octave);
     const Extent size = octave_size(g, r, octave);

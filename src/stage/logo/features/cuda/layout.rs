@@ -1,6 +1,6 @@
 //! Where levels lie on the device, and which launches a plan has.
 use super::{
-    BLUR_REGION, BLUR_ROWS, BLUR_THREADS, EXTREMA_THREADS, EXTREMA_TILE, PITCH, RADII,
+    BLUR_REGION, BLUR_ROWS, BLUR_SUMS, BLUR_THREADS, EXTREMA_THREADS, EXTREMA_TILE, PITCH, RADII,
     kernels::{Few, Geometry, Job, MOST_LEVELS, Tiles},
 };
 use crate::{
@@ -104,7 +104,12 @@ pub(super) fn blurs(tables: &Tables, octaves: &Octaves, intervals: usize) -> Vec
             size.height.div_ceil(BLUR_ROWS) as u32,
             1,
         ];
-        let shape = LaunchShape::new(grid, [BLUR_THREADS, 1, 1]);
+        let shape = LaunchShape {
+            grid,
+            block: [BLUR_THREADS, 1, 1],
+            // Two numbers a lane of a row, and the sums.
+            shared: (8 * 32 * (BLUR_ROWS + 2 * radius) + 4 * BLUR_SUMS) as u32,
+        };
         Launch::One(job, shape)
     };
     let octave = |octave: usize| {

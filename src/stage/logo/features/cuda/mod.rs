@@ -31,7 +31,9 @@ const PITCH: usize = 64;
 /// threads.
 const BLUR_REGION: usize = 64;
 const BLUR_ROWS: usize = 32;
-const BLUR_THREADS: u32 = 256;
+/// Words of its sums: 65 a row, and 12 more from one four rows to the next.
+const BLUR_SUMS: usize = 31 * 65 + 7 * 12 + 64;
+const BLUR_THREADS: u32 = 128;
 /// Radii that the blur is compiled for.
 const RADII: [usize; 9] = [2, 3, 4, 5, 6, 8, 10, 13, 16];
 /// Tiles of the search for extrema.
