@@ -78,66 +78,52 @@ __device__ void blur_tile(const Job &job, const Source &source, Extent size, int
     const int lane = lane_id(), warp = warp_id();
     const int x = x0 - RE + 2 * lane, top = y0 - R + warp;
     const bool inside = x0 >= RE && x0 - RE + REGION_W <= size.width;
-    // All loads of a thread before the first store: they wait for memory together.
-    std::uint32_t two[OWN];
-    if (size.width <= R || size.height <= R) {
-#pragma unroll
-        for (int i = 0; i < OWN; ++i) two[i] = 0;
+    const bool copied = copy != nullptr && x >= x0 && x < x0 + WIDTH && x < pitch;
+    const auto keep = [&](int j, std::uint32_t two) {
+        tile[j * WARP + lane] = make_float2(number(two & 0xffffu), number(two >> 16));
+        const int y = y0 + j - R;
+        if (copied && j >= R && j < R + TILE_H && y < size.height) {
+            *reinterpret_cast<std::uint32_t *>(copy + static_cast<std::size_t>(y) * pitch + x) = two;
+        }
+    };
+    const bool tiny = size.width <= R || size.height <= R;
+    if (tiny || (source.level == nullptr && source.step == 2)) {
         const int left = reflect_often(x, size.width), right = reflect_often(x + 1, size.width);
 #pragma unroll 1
-        for (int i = 0; i < OWN; ++i) {
-            const int y = reflect_often(top + i * WARPS, size.height);
-            const std::uint32_t v = source.level == nullptr
-                                        ? source.grey(left, y) | source.grey(right, y) << 16
-                                        : source(left, y) | source(right, y) << 16;
-#pragma unroll
-            for (int k = 0; k < OWN; ++k) two[k] = k == i ? v : two[k];
+        for (int j = warp; j < ROWS; j += WARPS) {
+            const int y = reflect_often(y0 - R + j, size.height);
+            keep(j, source.level == nullptr ? source.grey(left, y) | source.grey(right, y) << 16
+                                            : source(left, y) | source(right, y) << 16);
         }
-    } else if (source.level == nullptr) {
-        const int left = reflect(x, size.width), right = reflect(x + 1, size.width);
-        if (source.step == 1) {
+    } else {
+        // All loads of a thread before the first store: they wait for memory together.
+        std::uint32_t two[OWN];
+        if (source.level == nullptr) {
+            const int left = reflect(x, size.width), right = reflect(x + 1, size.width);
 #pragma unroll
             for (int i = 0; i < OWN; ++i) {
                 const std::uint8_t *const row =
                     source.image + static_cast<std::size_t>(reflect(top + i * WARPS, size.height)) * source.pitch;
                 two[i] = static_cast<std::uint32_t>(row[left]) << 6 | static_cast<std::uint32_t>(row[right]) << 22;
             }
+        } else if (inside && source.step == 1) {
+#pragma unroll
+            for (int i = 0; i < OWN; ++i) {
+                const std::size_t y = static_cast<std::size_t>(reflect(top + i * WARPS, size.height));
+                two[i] = *reinterpret_cast<const std::uint32_t *>(source.level + y * source.pitch + x);
+            }
         } else {
+            const int left = reflect(x, size.width), right = reflect(x + 1, size.width);
 #pragma unroll
             for (int i = 0; i < OWN; ++i) {
                 const int y = reflect(top + i * WARPS, size.height);
-                two[i] = source.grey(left, y) | source.grey(right, y) << 16;
+                two[i] = source(left, y) | source(right, y) << 16;
             }
         }
-    } else if (inside) {
 #pragma unroll
         for (int i = 0; i < OWN; ++i) {
-            const std::size_t y = static_cast<std::size_t>(reflect(top + i * WARPS, size.height));
-            if (source.step == 1) {
-                two[i] = *reinterpret_cast<const std::uint32_t *>(source.level + y * source.pitch + x);
-            } else {
-                const uint2 four =
-                    *reinterpret_cast<const uint2 *>(source.level + 2 * y * source.pitch + 2 * x);
-                two[i] = __byte_perm(four.x, four.y, 0x5410);
-            }
-        }
-    } else {
-        const int left = reflect(x, size.width), right = reflect(x + 1, size.width);
-#pragma unroll
-        for (int i = 0; i < OWN; ++i) {
-            const int y = reflect(top + i * WARPS, size.height);
-            two[i] = source(left, y) | source(right, y) << 16;
-        }
-    }
-    const bool copied = copy != nullptr && x >= x0 && x < x0 + WIDTH && x < pitch;
-#pragma unroll
-    for (int i = 0; i < OWN; ++i) {
-        const int j = warp + i * WARPS;
-        if (OWN * WARPS != ROWS && j >= ROWS) continue;
-        tile[j * WARP + lane] = make_float2(number(two[i] & 0xffffu), number(two[i] >> 16));
-        const int y = y0 + j - R;
-        if (copied && j >= R && j < R + TILE_H && y < size.height) {
-            *reinterpret_cast<std::uint32_t *>(copy + static_cast<std::size_t>(y) * pitch + x) = two[i];
+            const int j = warp + i * WARPS;
+            if (OWN * WARPS == ROWS || j < ROWS) keep(j, two[i]);
         }
     }
     __syncthreads();
@@ -196,10 +182,10 @@ __device__ void blur_tile(const Job &job, const Source &source, Extent size, int
     }
 }
 
-}  // namespace
-
-extern "C" __global__ void __launch_bounds__(THREADS, 7)
-    logo_blur(Geometry g, Job job, const Region *region, const std::uint8_t *image, std::uint16_t *levels) {
+// Radii up to 8, or beyond: those take more registers than the others should have to.
+template <bool WIDE>
+__device__ void blur(const Geometry &g, const Job &job, const Region *region, const std::uint8_t *image,
+                     std::uint16_t *levels) {
     // As many rows as the radius needs, and behind them the sums.
     extern __shared__ float2 tile[];
     std::uint32_t *const sums = reinterpret_cast<std::uint32_t *>(tile + (TILE_H + 2 * job.radius) * WARP);
@@ -221,17 +207,34 @@ extern "C" __global__ void __launch_bounds__(THREADS, 7)
         source = {nullptr, image + static_cast<std::size_t>(r.y) * g.image_pitch + r.x,
                   static_cast<int>(g.image_pitch), g.upsample ? 2 : 1};
     }
+    if (WIDE) {
+        switch (job.radius) {
+            case 10: blur_tile<10>(job, source, size, x0, y0, pitch, out, copy, tile, sums); break;
+            case 13: blur_tile<13>(job, source, size, x0, y0, pitch, out, copy, tile, sums); break;
+            default: blur_tile<16>(job, source, size, x0, y0, pitch, out, copy, tile, sums); break;
+        }
+        return;
+    }
     switch (job.radius) {
         case 2: blur_tile<2>(job, source, size, x0, y0, pitch, out, copy, tile, sums); break;
         case 3: blur_tile<3>(job, source, size, x0, y0, pitch, out, copy, tile, sums); break;
         case 4: blur_tile<4>(job, source, size, x0, y0, pitch, out, copy, tile, sums); break;
         case 5: blur_tile<5>(job, source, size, x0, y0, pitch, out, copy, tile, sums); break;
         case 6: blur_tile<6>(job, source, size, x0, y0, pitch, out, copy, tile, sums); break;
-        case 8: blur_tile<8>(job, source, size, x0, y0, pitch, out, copy, tile, sums); break;
-        case 10: blur_tile<10>(job, source, size, x0, y0, pitch, out, copy, tile, sums); break;
-        case 13: blur_tile<13>(job, source, size, x0, y0, pitch, out, copy, tile, sums); break;
-        default: blur_tile<16>(job, source, size, x0, y0, pitch, out, copy, tile, sums); break;
+        default: blur_tile<8>(job, source, size, x0, y0, pitch, out, copy, tile, sums); break;
     }
+}
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(THREADS, 8)
+    logo_blur(Geometry g, Job job, const Region *region, const std::uint8_t *image, std::uint16_t *levels) {
+    blur<false>(g, job, region, image, levels);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 5)
+    logo_blur_wide(Geometry g, Job job, const Region *region, const std::uint8_t *image, std::uint16_t *levels) {
+    blur<true>(g, job, region, image, levels);
 }
 
 namespace {

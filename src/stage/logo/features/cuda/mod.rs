@@ -36,6 +36,8 @@ const BLUR_SUMS: usize = 31 * 65 + 7 * 12 + 64;
 const BLUR_THREADS: u32 = 128;
 /// Radii that the blur is compiled for.
 const RADII: [usize; 9] = [2, 3, 4, 5, 6, 8, 10, 13, 16];
+/// Up to here radii are those of `logo_blur`; wider ones have a kernel of their own.
+const NARROW: u32 = 8;
 /// Tiles of the search for extrema.
 const EXTREMA_TILE: (usize, usize) = (60, 16);
 const EXTREMA_THREADS: u32 = 256;
@@ -199,6 +201,7 @@ pub struct Plan {
 
 struct Kernels {
     blur: Blur,
+    blur_wide: Blur,
     blur_few: BlurFew,
     extrema: Extrema,
     refine: Refine,
@@ -391,6 +394,7 @@ impl Plan {
             },
             kernels: Kernels {
                 blur,
+                blur_wide: blurring.function("logo_blur_wide")?,
                 blur_few: blurring.function("logo_blur_few")?,
                 extrema: points.function("logo_extrema")?,
                 refine: points.function("logo_refine")?,
@@ -508,7 +512,9 @@ impl Plan {
             let blur = |stream: &Stream, launch: &Launch| match launch {
                 Launch::One(job, shape) => {
                     let arguments = (self.geometry, *job, region, image.ptr(), levels);
-                    k.blur.launch(stream, *shape, &arguments)
+                    let wide = job.radius > NARROW;
+                    let blur = if wide { &k.blur_wide } else { &k.blur };
+                    blur.launch(stream, *shape, &arguments)
                 }
                 Launch::Few(few, shape) => {
                     let arguments = (self.geometry, **few, region, levels);
