@@ -45,6 +45,9 @@ pub struct Args {
     /// Size of the images
     #[arg(long, value_name = "WxH", default_value = "1024x440", value_parser = bench::parse_size)]
     pub size: Size,
+    /// Measure the loop for about so long, s
+    #[arg(long, value_name = "S", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=600))]
+    pub seconds: u32,
     /// Replace an earlier demo in DIR
     #[arg(long)]
     pub force: bool,
@@ -69,9 +72,6 @@ step = 2               # every second pixel in x and y
 [frame_loop]
 deadline_us = 2000000  # whatever the machine: nothing is skipped
 ";
-
-/// For about so long the loop is measured, s.
-const MEASURED_S: f64 = 8.0;
 
 /// Makes the drive and what its stages need, replays it, measures the loop and writes the pages.
 ///
@@ -134,7 +134,7 @@ pub fn run(
         out: replayed.clone(),
         pictures: 4,
     })?;
-    let measured = bench::measured(&latency_of(&summary, &drive, &config), &stop)?;
+    let measured = bench::measured(&latency_of(args, &summary, &drive, &config), &stop)?;
     write_atomically(&latency, latency_page::html(&measured).as_bytes())?;
     let page = page::html(&summary, shown, &measured);
     write_atomically(&index, page.as_bytes())?;
@@ -179,7 +179,7 @@ fn prepare(out: &Path, drive: &Path, config: &Path) -> Result<(), Failure> {
 }
 
 /// The loop at a rate that this machine keeps up with.
-fn latency_of(summary: &Summary, drive: &Path, config: &Path) -> bench::LatencyArgs {
+fn latency_of(args: &Args, summary: &Summary, drive: &Path, config: &Path) -> bench::LatencyArgs {
     let frame_s = (summary.frame.duration.p50_us / 1e6).max(1e-4);
     let rate = (0.6 / frame_s).clamp(0.5, 30.0);
     bench::LatencyArgs {
@@ -187,7 +187,7 @@ fn latency_of(summary: &Summary, drive: &Path, config: &Path) -> bench::LatencyA
         drive: Some(drive.to_path_buf()),
         size: None,
         rate,
-        frames: ((MEASURED_S * rate) as usize).max(4),
+        frames: ((f64::from(args.seconds) * rate) as usize).max(4),
         seconds: None,
         warm_up: 2,
         backend: BackendChoice::Auto,

@@ -4,7 +4,7 @@
 //! the classes. Cells are the images reduced so far that they are at most [`CELL`] columns wide;
 //! text is written after that. Foreground and logos are shown on the picture that they belong to:
 //! the mono camera's where there is one.
-use std::{fmt::Write as _, path::Path};
+use std::{cmp::Reverse, fmt::Write as _, path::Path};
 
 use super::{
     Announced, Canvas, FAINT, GROUND, INK, LETTER_HEIGHT, LETTER_WIDTH, LabelPanel, Overlay, PAPER,
@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{
     frame::{
-        Foreground, ForegroundState, FrameId, FrameResult, Gap, LabelState, LogoState, Logos, Rgb,
-        Size, png,
+        Foreground, ForegroundState, FrameId, FrameResult, Gap, LabelState, LogoState, Rgb, Size,
+        png,
     },
     sink::{Sink, SinkError},
 };
@@ -36,6 +36,8 @@ const DELAY_MS: u16 = 100;
 pub struct Shown {
     /// Logos that are sure.
     pub logos: usize,
+    /// How sure: the sum of their confidences, 0 to 255 each.
+    pub confidence: u32,
     /// Pixels that move.
     pub moving: usize,
     /// Pixels with a class.
@@ -50,12 +52,13 @@ impl Shown {
             let moving = f.mask.pixels().filter(|&&m| m == Foreground::MOVING);
             moving.count()
         };
-        let tracked = |logos: &Logos| {
-            let sure = logos.iter().filter(|l| l.state == LogoState::Tracked);
-            sure.count()
+        let sure = || {
+            let all = result.logos.iter().flatten();
+            all.filter(|l| l.state == LogoState::Tracked)
         };
         Self {
-            logos: result.logos.as_ref().map_or(0, tracked),
+            logos: sure().count(),
+            confidence: sure().map(|l| u32::from(l.confidence)).sum(),
             moving: result.foreground.as_ref().map_or(0, count),
             labelled: result.labels.as_ref().map_or(0, |labels| {
                 let void = labels.table.void;
@@ -96,6 +99,8 @@ struct Canvases {
 pub struct Tour {
     at: Option<Canvases>,
     pictures: Vec<(Rgb, Shown)>,
+    /// Of the picture that foreground belongs to.
+    pixels: usize,
     /// Frames of another size than the first one, or beyond [`MOST`].
     left_out: usize,
 }
@@ -364,15 +369,11 @@ impl Tour {
     /// # Errors
     /// When a file can't be written.
     pub fn write(&self, still: &Path, moving: &Path) -> Result<Option<Shown>, SinkError> {
-        let best = self.pictures.iter().enumerate();
-        // All four, then as many logos as there are, then what moves.
-        let best = best.max_by_key(|(i, (_, shown))| {
-            (
-                shown.all(),
-                shown.logos,
-                shown.moving,
-                std::cmp::Reverse(*i),
-            )
+        // All four, something that can be seen to move, then logos as sure as there are.
+        let best = self.pictures.iter().enumerate().max_by_key(|(i, picture)| {
+            let (_, shown) = picture;
+            let moves = shown.moving * 200 >= self.pixels;
+            (shown.all(), moves, shown.confidence, Reverse(*i))
         });
         let Some((_, (best, shown))) = best else {
             return Ok(None);
@@ -406,6 +407,9 @@ impl Tour {
 impl Sink for Tour {
     fn begin(&mut self, announced: &Announced<'_>) -> Result<(), SinkError> {
         self.at = Canvases::new(announced);
+        if let Some(at) = &self.at {
+            self.pixels = at.mono.width() * at.mono.height();
+        }
         Ok(())
     }
 
@@ -425,5 +429,186 @@ impl Sink for Tour {
 
     fn gap(&mut self, _: FrameId, _: Gap) -> Result<(), SinkError> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        frame::{
+            Camera, Class, Image, LabelClass, LabelTable, Labels, Logo, MonoImage, PixelKind,
+            Stixel, Stixels, Street,
+        },
+        sink::overlay::mixed,
+    };
+
+    const LEFT: Size = Size::new(600, 40);
+    const MONO: Size = Size::new(90, 30);
+    const NAMES: &[&str] = &["mark"];
+
+    /// A stixel of ground and an object in each column, a class on the left half, a moving corner,
+    /// a logo.
+    fn result() -> FrameResult {
+        let mut street = Street::new(LEFT, Stixels::new(LEFT.width / 5, 5, 2));
+        let (counts, lists) = street.stixels.columns_mut();
+        for (count, list) in counts.iter_mut().zip(lists) {
+            let of = |class, top, base, disparity| Stixel {
+                class,
+                top,
+                base,
+                disparity,
+                confidence: 9,
+            };
+            list[0] = of(Class::Object, 0, 19, 40 * 256);
+            list[1] = of(Class::Ground, 20, 39, 30 * 256);
+            *count = 2;
+        }
+        let mut result = FrameResult::from(street);
+        let table = LabelTable {
+            classes: vec![LabelClass {
+                index: 1,
+                name: "road".into(),
+                colour: [10, 200, 90],
+            }],
+            void: 0,
+        };
+        let mut labels = Labels::new(LEFT, 2, false, Arc::new(table));
+        for y in 0..20 {
+            for x in 0..150 {
+                labels.labels.set(x, y, 1);
+            }
+        }
+        result.labels = Some(labels);
+        let mut foreground = Foreground::new(MONO);
+        foreground.state = ForegroundState::Valid;
+        for y in 0..10 {
+            for x in 0..20 {
+                foreground.mask.set(x, y, Foreground::MOVING);
+            }
+        }
+        result.foreground = Some(foreground);
+        let mut logos = crate::frame::Logos::new();
+        let quad = [[40.0, 20.0], [60.0, 20.0], [60.0, 27.0], [40.0, 27.0]];
+        let logo = Logo {
+            id: 1,
+            template: 0,
+            state: LogoState::Tracked,
+            quad,
+            velocity: [0.0; 2],
+            confidence: 200,
+        };
+        logos.push(logo).unwrap();
+        result.logos = Some(logos);
+        result
+    }
+
+    fn tour(results: &[FrameResult]) -> Tour {
+        let names: Vec<String> = NAMES.iter().map(|n| (*n).to_owned()).collect();
+        let camera = Camera {
+            focal_px: 700.0,
+            cx: 300.0,
+            cy: 20.0,
+            baseline_m: 0.5,
+        };
+        let shape = result();
+        let announced = Announced {
+            mono: Some((PixelKind::Grey8, MONO)),
+            logo_names: &names,
+            ..Announced::street(camera, &shape, false)
+        };
+        let mut tour = Tour::default();
+        tour.begin(&announced).unwrap();
+        let left = Image::filled(LEFT.width, LEFT.height, 100);
+        let mono = MonoImage::Grey8(Image::filled(MONO.width, MONO.height, 60));
+        for result in results {
+            let view = View {
+                left: Some(&left),
+                mono: Some(&mono),
+                ..View::default()
+            };
+            tour.frame(view, result).unwrap();
+        }
+        tour
+    }
+
+    #[test]
+    fn each_result_is_in_its_cell() {
+        let tour = tour(&[result()]);
+        let (picture, shown) = &tour.pictures()[0];
+        assert!(shown.all(), "{shown:?}");
+        assert_eq!((shown.logos, shown.moving, shown.stixels), (1, 200, 240));
+        // Left images reduced by two, to 300 columns; the mono picture as it is.
+        assert_eq!(picture.width(), 2 * 300 + GUTTER);
+        let (right, lower) = (300 + GUTTER, TITLE + 20 + TITLE);
+        let grey = [100; 3];
+        let at = |x, y| picture.get(x, y);
+        assert_eq!(at(7, TITLE + 15), mixed(grey, GROUND.0, GROUND.1));
+        assert_ne!(at(7, TITLE + 4), grey, "an object's colour");
+        let class = mixed(grey, [10, 200, 90], super::super::labels::SHARE);
+        assert_eq!(at(right + 149, TITLE + 4), class);
+        assert_eq!(at(right + 150, TITLE + 4), grey, "without a class");
+        let moving = mixed([60; 3], MOVING.0, MOVING.1);
+        assert_eq!(at(19, lower + 9), moving);
+        assert_eq!(at(20, lower + 9), [60; 3]);
+        assert_eq!(at(right + 50, lower + 20), TRACKED);
+        assert_eq!(at(50, lower + 20), [60; 3], "logos in their cell only");
+        assert_eq!(
+            at(right + 3, lower + 3),
+            [60; 3],
+            "what moves in its cell only"
+        );
+    }
+
+    #[test]
+    fn the_still_shows_all_four_and_the_animation_every_frame() {
+        let mut without = result();
+        without.logos = None;
+        let tour = tour(&[without.clone(), result(), without]);
+        let folder = tempfile::tempdir().unwrap();
+        let [still, moving] = ["still.png", "moving.png"].map(|name| folder.path().join(name));
+        let shown = tour.write(&still, &moving).unwrap().unwrap();
+        assert!(shown.all(), "{shown:?}");
+        let reader = |path: &Path| {
+            let file = std::io::BufReader::new(std::fs::File::open(path).unwrap());
+            ::png::Decoder::new(file).read_info().unwrap()
+        };
+        assert!(reader(&still).info().animation_control.is_none());
+        let control = reader(&moving).info().animation_control;
+        assert_eq!(control.map(|c| (c.num_frames, c.num_plays)), Some((3, 0)));
+        let size = reader(&still).info().size();
+        let picture = &tour.pictures()[0].0;
+        assert_eq!(size, (picture.width() as u32, picture.height() as u32));
+    }
+
+    #[test]
+    fn a_drive_without_stereo_has_no_picture() {
+        let mut tour = Tour::default();
+        let shape = FrameResult {
+            street: None,
+            ..result()
+        };
+        let camera = None;
+        let announced = Announced {
+            camera,
+            ..Announced::street(
+                Camera {
+                    focal_px: 1.0,
+                    cx: 0.0,
+                    cy: 0.0,
+                    baseline_m: 1.0,
+                },
+                &shape,
+                false,
+            )
+        };
+        tour.begin(&announced).unwrap();
+        tour.frame(View::default(), &shape).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.png");
+        assert_eq!(tour.write(&path, &path).unwrap(), None);
+        assert!(!path.exists());
     }
 }
