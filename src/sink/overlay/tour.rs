@@ -287,7 +287,7 @@ impl Canvases {
         // What is too long is cut.
         let _ = write!(
             text,
-            "frame {}  {}.{:03} s  {} stixels, {} logos, vehicle: {}",
+            "frame {}  {}.{:03} s  stixels: {}  logos: {}  vehicle: {}",
             result.id.number,
             ms / 1000,
             ms % 1000,
