@@ -198,7 +198,7 @@ def tables(stages, times, frames, clock_mhz):
     if missing:
         raise Wrong(f"no time of {', '.join(sorted(set(missing)))}, expected one configuration for all files")
     slices = sorted(times)
-    out.append(f"Measured on an H200, {frames} frames counted, times the median; a slice of it has the whole memory's bandwidth.\n")
+    out.append(f"Measured on an H200: times the median, the rest a mean of {frames} frames; a slice has the whole memory's bandwidth.\n")
     head = ["stage", "kernels", "bytes from memory, MB", "from the second-level cache, MB", "instructions of warps, M", "of threads, M"]
     head += [f"{n} SMs, ms" for n in slices]
     out.append(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")

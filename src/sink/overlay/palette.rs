@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn many_colours_are_near() {
-        let picture = Rgb::from_fn(256, 256, |x, y| [x as u8, y as u8, (x * y >> 8) as u8]);
+        let picture = Rgb::from_fn(256, 256, |x, y| [x as u8, y as u8, ((x * y) >> 8) as u8]);
         let palette = Palette::of([&picture].into_iter(), &[]);
         assert_eq!(palette.colours.len(), 256);
         let worst = picture.pixels().map(|&pixel| {
