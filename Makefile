@@ -1,4 +1,4 @@
-# make demo   builds, makes a synthetic drive, replays it, says where the pictures are
+# make demo   builds, makes a synthetic drive, replays and measures it: demo/index.html
 # make test   everything that must hold before a change lands
 # make fuzz   readers of files and messages against FUZZ hostile inputs each
 # make cuda-setup   compilers for CUDA and a stub of libcuda, where the machine has none

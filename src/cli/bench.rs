@@ -94,7 +94,7 @@ pub struct LatencyArgs {
     pub report: Option<PathBuf>,
 }
 
-fn parse_size(text: &str) -> Result<Size, String> {
+pub(super) fn parse_size(text: &str) -> Result<Size, String> {
     (text.split_once('x'))
         .and_then(|(w, h)| Some(Size::new(w.parse().ok()?, h.parse().ok()?)))
         .ok_or_else(|| format!("--size {text}: expected WxH, such as 1280x720"))
@@ -210,6 +210,14 @@ fn input<'a, C: Clock>(
         },
     )?;
     Ok(Input::recorded(&drive, pace, clock)?)
+}
+
+/// Measures, and gives what was measured.
+///
+/// # Errors
+/// As [`run`].
+pub(super) fn measured(args: &LatencyArgs, stop: &AtomicBool) -> Result<Report, Failure> {
+    latency(args, &args.configuration()?, stop)
 }
 
 fn latency(args: &LatencyArgs, config: &Config, stop: &AtomicBool) -> Result<Report, Failure> {

@@ -28,11 +28,7 @@ use crate::{
         summary::{Provenance, Summary, write_atomically},
     },
     source::{Drive, DriveOptions, MaskSource, Segment, SourceError},
-    stage::{
-        foreground,
-        forest::{Forest, street},
-        logo::Templates,
-    },
+    stage::{foreground, forest::Forest, logo::Templates},
 };
 
 /// A recorded drive to stixels, foreground, logos, labels, pictures, timing and a digest.
@@ -86,9 +82,6 @@ pub struct Args {
     /// late, when it was recorded; without, the results are those that it gave
     #[arg(long)]
     pub decide_anew: bool,
-    /// Whether the forest that comes with roadloop labels pixels where no other one is configured.
-    #[arg(skip)]
-    pub street_forest: bool,
 }
 
 fn parse_frames(text: &str) -> Result<Range<usize>, String> {
@@ -172,7 +165,16 @@ pub(super) fn configuration(
 /// # Errors
 /// One clear error and its exit status; results that were finished stay written.
 pub fn run(args: &Args, stop: &AtomicBool) -> Result<(), Failure> {
-    let summary = replay(args, stop)?;
+    shown(args, None, stop).map(drop)
+}
+
+/// The same with another sink for the frames with a result; tells what came out.
+pub(super) fn shown(
+    args: &Args,
+    extra: Option<&mut (dyn Sink + Send)>,
+    stop: &AtomicBool,
+) -> Result<Summary, Failure> {
+    let summary = replay(args, extra, stop)?;
     say(&text(&summary, &args.out))?;
     if summary.interrupted {
         log::warn!("stopped before the end of the drive; the digest is that of a part");
@@ -189,7 +191,7 @@ pub fn run(args: &Args, stop: &AtomicBool) -> Result<(), Failure> {
     if args.strict && !gaps.is_empty() {
         return Err(Failure::data(format!("--strict: {}", gaps.join(", "))));
     }
-    Ok(())
+    Ok(summary)
 }
 
 /// Whether a gap means that something of the drive or of a frame is not there; what a stage
@@ -198,7 +200,11 @@ fn strict_gap(name: &str) -> bool {
     name != Gap::RoadHeld.name() && name != Gap::StixelOverflow.name()
 }
 
-pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure> {
+fn replay(
+    args: &Args,
+    extra: Option<&mut (dyn Sink + Send)>,
+    stop: &AtomicBool,
+) -> Result<Summary, Failure> {
     let mut config = configuration(args.config.as_deref(), args.preset)?;
     let computer = Computer::new(args.backend, &config)?;
     log::info!("computing on {computer}");
@@ -222,7 +228,7 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
         let templates = Templates::read(path).map_err(|e| Failure::from(e).of("logo.templates"))?;
         models.logos = Some(Arc::new(templates));
     }
-    if let Some(forest) = forest(args, &config)? {
+    if let Some(forest) = configured_forest(&config)? {
         models.forest = Some(Arc::new(forest));
     }
     let background = background(&config)?;
@@ -267,6 +273,7 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
     let mut sink = Watched {
         recorder: recorder.transpose()?,
         folder: ReplayFolder::create(&args.out, options)?,
+        extra,
         bar: bar(drive.frames().len()),
     };
     let ran = computer.run(args, &replay, &config, &mut sink, stop);
@@ -282,14 +289,6 @@ pub(super) fn replay(args: &Args, stop: &AtomicBool) -> Result<Summary, Failure>
         write_atomically(path, &snapshot)?;
     }
     Ok(finished?)
-}
-
-/// The forest that is configured, or that comes with roadloop.
-fn forest(args: &Args, config: &Config) -> Result<Option<Forest>, Failure> {
-    match configured_forest(config)? {
-        None if args.street_forest => Ok(Some(street().map_err(Failure::internal)?)),
-        forest => Ok(forest),
-    }
 }
 
 /// The forest that is configured.
@@ -310,10 +309,6 @@ const MAX_BACKGROUND: u64 = 1 << 32;
 /// What is computed of this drive: what the configuration and `--save` ask for.
 fn settle(args: &Args, config: &mut Config, drive: &Drive) -> Result<(), Failure> {
     let mono = drive.is_mono();
-    if args.street_forest && config.forest.model.is_none() {
-        // For pictures every other pixel will do.
-        config.forest.step = config.forest.step.max(2);
-    }
     if args.save.contains(Save::Foreground) && !config.wants_foreground(mono) {
         config.foreground.enabled = Some(true);
     }
@@ -324,7 +319,7 @@ fn settle(args: &Args, config: &mut Config, drive: &Drive) -> Result<(), Failure
              --save logos needs it",
         ));
     }
-    let forest = config.forest.model.is_some() || args.street_forest;
+    let forest = config.forest.model.is_some();
     if args.save.contains(Save::Labels) && !forest {
         return Err(Failure::config(
             "forest.model is not set, expected the file that roadloop forest train wrote: \
@@ -475,16 +470,20 @@ fn bar(frames: usize) -> ProgressBar {
 }
 
 /// The folder, with a progress bar.
-struct Watched {
+struct Watched<'a> {
     folder: ReplayFolder,
+    extra: Option<&'a mut (dyn Sink + Send)>,
     recorder: Option<Recorder>,
     bar: ProgressBar,
 }
 
-impl Sink for Watched {
+impl Sink for Watched<'_> {
     fn begin(&mut self, announced: &Announced<'_>) -> Result<(), SinkError> {
         if let Some(recorder) = &mut self.recorder {
             recorder.begin(announced)?;
+        }
+        if let Some(extra) = &mut self.extra {
+            extra.begin(announced)?;
         }
         self.folder.begin(announced)
     }
@@ -497,6 +496,9 @@ impl Sink for Watched {
         self.bar.inc(1);
         if let Some(recorder) = &mut self.recorder {
             recorder.frame(view, result)?;
+        }
+        if let Some(extra) = &mut self.extra {
+            extra.frame(view, result)?;
         }
         self.folder.frame(view, result)
     }

@@ -25,12 +25,7 @@ fn write(
         writer.finish()?;
         file.flush()
     };
-    encode().inspect_err(|_| {
-        // A part of a picture is of no use (but a device or pipe is not ours to remove).
-        if fs::symlink_metadata(path).is_ok_and(|m| m.is_file()) {
-            let _ = fs::remove_file(path);
-        }
-    })
+    encode().inspect_err(|_| remove(path))
 }
 
 /// Writes 8-bit grey.
@@ -129,4 +124,46 @@ pub fn write_disparity(path: &Path, disparity: &Disparity) -> std::io::Result<()
         ::png::BitDepth::Sixteen,
         &bytes,
     )
+}
+
+/// Writes pictures of one size by places in a palette, `delay_ms` each, over and over; one alone
+/// is a plain picture.
+///
+/// # Errors
+/// As the file system gives them.
+pub fn write_indexed(
+    path: &Path,
+    size: Size,
+    palette: &[[u8; 3]],
+    pictures: &[Vec<u8>],
+    delay_ms: u16,
+) -> std::io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    let mut encode = || -> std::io::Result<()> {
+        let mut encoder = ::png::Encoder::new(&mut file, size.width as u32, size.height as u32);
+        encoder.set_color(::png::ColorType::Indexed);
+        encoder.set_depth(::png::BitDepth::Eight);
+        encoder.set_palette(palette.as_flattened());
+        encoder.set_compression(::png::Compression::High);
+        // Neighbours in a palette are no neighbours in colour.
+        encoder.set_filter(::png::Filter::NoFilter);
+        if pictures.len() > 1 {
+            encoder.set_animated(pictures.len() as u32, 0)?;
+            encoder.set_frame_delay(delay_ms, 1000)?;
+        }
+        let mut writer = encoder.write_header()?;
+        for picture in pictures {
+            writer.write_image_data(picture)?;
+        }
+        writer.finish()?;
+        file.flush()
+    };
+    encode().inspect_err(|_| remove(path))
+}
+
+/// A part of a picture is of no use (but a device or pipe is not ours to remove).
+fn remove(path: &Path) {
+    if fs::symlink_metadata(path).is_ok_and(|m| m.is_file()) {
+        let _ = fs::remove_file(path);
+    }
 }

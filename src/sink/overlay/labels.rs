@@ -33,12 +33,17 @@ pub(super) struct LabelPanel {
 impl LabelPanel {
     /// For labels of an image of `size`.
     pub fn new(size: Size, table: &LabelTable) -> Self {
+        Self::of(size, size.width, table)
+    }
+
+    /// The same with a legend of another width.
+    pub fn of(size: Size, legend_width: usize, table: &LabelTable) -> Self {
         let (mut x, mut line) = (MARGIN, 0);
         let mut legend = Vec::new();
         for class in &table.classes {
             let name: String = class.name.chars().filter(char::is_ascii).take(24).collect();
             let wide = PATCH + 4 + LETTER_WIDTH * name.len() + 12;
-            if x + wide > size.width && x > MARGIN {
+            if x + wide > legend_width && x > MARGIN {
                 (x, line) = (MARGIN, line + 1);
             }
             if line == LINES {
@@ -63,11 +68,27 @@ impl LabelPanel {
 
     /// Rows of the panel.
     pub fn height(&self) -> usize {
-        self.size.height + self.lines * LINE
+        self.size.height + self.legend_height()
+    }
+
+    /// Rows of the legend.
+    pub fn legend_height(&self) -> usize {
+        self.lines * LINE
+    }
+
+    /// The colours in the legend.
+    pub fn colours(&self) -> impl Iterator<Item = [u8; 3]> + '_ {
+        self.legend.iter().map(|entry| entry.colour)
     }
 
     /// Draws the panel at row `top`, from the image that the picture has at its top.
     pub fn draw(&self, picture: &mut Rgb, top: usize, labels: &Labels) {
+        self.tint(picture, top, labels);
+        self.legend(picture, top + self.size.height);
+    }
+
+    /// Tints the image that begins at row `top`.
+    pub fn tint(&self, picture: &mut Rgb, top: usize, labels: &Labels) {
         let Size { width, height } = self.size;
         for (y, labels) in (0..height).map(|y| (y, labels.pixels(y))) {
             for (to, label) in picture.row_mut(top + y)[..width].iter_mut().zip(labels) {
@@ -76,7 +97,10 @@ impl LabelPanel {
                 }
             }
         }
-        let below = top + height;
+    }
+
+    /// Draws the legend at row `below`.
+    pub fn legend(&self, picture: &mut Rgb, below: usize) {
         let mut canvas = Canvas(picture);
         let all = canvas.0.width();
         canvas.fill(0, below, all, self.lines * LINE, PAPER);

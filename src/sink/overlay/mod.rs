@@ -11,7 +11,9 @@
 mod canvas;
 mod labels;
 pub mod mono;
+mod palette;
 mod ramp;
+pub mod tour;
 
 use std::fmt::Write as _;
 
@@ -19,7 +21,9 @@ use canvas::{Canvas, LETTER_HEIGHT, LETTER_WIDTH, mixed};
 pub use ramp::{Ramp, paint_disparity};
 
 use super::{Announced, View};
-use crate::frame::{Camera, Class, FrameResult, INVALID, Image, Rgb, Road, Size, Stixel, Street};
+use crate::frame::{
+    Camera, Class, FrameResult, INVALID, Image, Rgb, Road, Size, Stixel, Stixels, Street,
+};
 use labels::LabelPanel;
 use mono::Panel;
 
@@ -73,6 +77,18 @@ impl Overlay {
         }
     }
 
+    /// The stereo chain's part alone, on an image of `size`.
+    fn bare(announced: &Announced<'_>, size: Size) -> Self {
+        Self {
+            size,
+            metric: announced.camera.map(|camera| (camera, Ramp::new(camera))),
+            mono: None,
+            labels: None,
+            logo_names: Vec::new(),
+            picture: Rgb::new(size.width, size.height),
+        }
+    }
+
     /// The colours of distances, where there are any.
     pub fn ramp(&self) -> Option<&Ramp> {
         self.metric.as_ref().map(|(_, ramp)| ramp)
@@ -97,12 +113,7 @@ impl Overlay {
             top += panel.height();
         }
         if let Some(street) = &result.street {
-            let width = street.stixels.stixel_width();
-            for u in 0..street.stixels.columns() {
-                for stixel in street.stixels.column(u) {
-                    self.stixel(u * width, width, stixel);
-                }
-            }
+            self.stixels(&street.stixels);
             self.road(&street.road);
         }
         let mut panel = Panel {
@@ -141,6 +152,15 @@ impl Overlay {
                 if let Some(left) = view.left {
                     copy_grey(&mut self.picture, self.size.height, left);
                 }
+            }
+        }
+    }
+
+    fn stixels(&mut self, stixels: &Stixels) {
+        let width = stixels.stixel_width();
+        for u in 0..stixels.columns() {
+            for stixel in stixels.column(u) {
+                self.stixel(u * width, width, stixel);
             }
         }
     }
@@ -324,7 +344,7 @@ fn copy_grey(picture: &mut Rgb, height: usize, grey: &Image<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::{Gap, Stixels};
+    use crate::frame::Gap;
 
     const CAMERA: Camera = Camera {
         focal_px: 707.0912,

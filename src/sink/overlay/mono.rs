@@ -9,9 +9,11 @@ pub const MOVING: ([u8; 3], u16) = ([255, 60, 30], 140);
 /// Colour of the shadow of what moves and its share, in 256.
 pub const SHADOW: ([u8; 3], u16) = ([110, 90, 255], 110);
 
-/// Colours of logos that are sure, new, and gone.
-const TRACKED: [u8; 3] = [70, 255, 120];
-const TENTATIVE: [u8; 3] = [255, 220, 60];
+/// Colour of logos that are sure.
+pub const TRACKED: [u8; 3] = [70, 255, 120];
+/// Of those that are new.
+pub const TENTATIVE: [u8; 3] = [255, 220, 60];
+/// Of those that are gone.
 const LOST: [u8; 3] = [150, 156, 166];
 
 /// The part of the overlay that shows the mono image; drawing stays within it.

@@ -45,7 +45,7 @@ pub use planes::{
     Colour, InputSpec, MAX_CHANNELS, MAX_HALF, MAX_SIDE, Needs, Pixels, PlaneBuilder, Planes,
 };
 pub use random::{Mapping, Purpose, Seed, Words, md5};
-pub use shipped::street;
+pub use shipped::{STREET, street};
 
 use crate::frame::{Disparity, Image, Size};
 pub use crate::frame::{LabelTable, Labels};

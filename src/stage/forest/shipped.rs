@@ -4,7 +4,7 @@ use std::path::Path;
 use super::{Forest, ModelError};
 
 /// The file, as `scripts/street-forest.sh` makes it.
-const STREET: &[u8] = include_bytes!("../../../models/street.forest");
+pub const STREET: &[u8] = include_bytes!("../../../models/street.forest");
 
 /// The forest for the streets of `roadloop synth`, on colour and disparity.
 ///
