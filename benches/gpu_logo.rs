@@ -1,8 +1,8 @@
 //! What features and matches take on a GPU: `gpu_logo [--sms N] [--launches N] [--full]`. Times between
 //! events around and inside the launch of a graph, in microseconds; a line for people and one of
 //! JSON for each size and input. Last the whole stage at 1280x720 with five templates, three of which
-//! are in the picture, from the picture in host memory to the tracks there: wall time of a frame
-//! that is searched through (every fourth) and of those between.
+//! are in the picture, from the picture in host memory to the tracks there: wall time of a frame,
+//! for each turn of the search that templates take.
 //! `--stage` has that alone.
 use std::{
     rc::Rc,

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Goes up with every change of a saved state.
-const STATE: u8 = 1;
+const STATE: u8 = 2;
 
 /// Detections of one frame before those that overlap are told apart.
 const MAX_DETECTIONS: usize = 64;
@@ -41,8 +41,10 @@ pub struct Follower {
     verifier: Verifier,
     tracker: Tracker,
     detections: heapless::Vec<Detection, MAX_DETECTIONS>,
-    /// Frames since all of the image was searched.
-    since_full: u32,
+    /// Which templates' turn it is to be looked for in all of the image.
+    turn: u32,
+    /// Whether all of them are, in this frame.
+    all: bool,
 }
 
 impl Follower {
@@ -95,7 +97,8 @@ impl Follower {
             templates,
             mask: mask.cloned(),
             detections: heapless::Vec::new(),
-            since_full: 0,
+            turn: 0,
+            all: true,
         })
     }
 
@@ -136,7 +139,7 @@ impl Follower {
     pub fn save(&self, to: &mut StateWriter<'_>) {
         to.shape(STATE, None, self.pyramid.level(0).size());
         to.u32(self.templates.list().len() as u32);
-        to.u32(self.since_full);
+        to.u32(self.turn);
         self.tracker.save(to);
     }
 
@@ -150,20 +153,20 @@ impl Follower {
         let templates = self.templates.list().len();
         let found = from.u32()? as usize;
         from.same("number of templates", found, templates)?;
-        let since_full = from.u32()?.min(1 << 16);
+        let turn = from.u32()? % self.params.full_search_frames;
         let loaded = self.tracker.load(from, templates);
         if let Err(e) = loaded.and_then(|()| from.end()) {
             self.reset();
             return Err(e);
         }
-        self.since_full = since_full;
+        self.turn = turn;
         Ok(())
     }
 
     /// Forgets all tracks.
     pub fn reset(&mut self) {
         self.tracker.reset();
-        self.since_full = 0;
+        self.turn = 0;
     }
 
     /// Logos of the frame whose picture was taken last. `matches` holds for each template the
@@ -183,12 +186,13 @@ impl Follower {
             pyramid,
             verifier,
             tracker,
-            since_full,
+            turn,
+            all,
             ..
         } = self;
         tracker.predict();
-        let full = tracker.tracks().is_empty() || *since_full + 1 >= params.full_search_frames;
-        *since_full = if full { 0 } else { *since_full + 1 };
+        *all = tracker.tracks().is_empty();
+        *turn = (*turn + 1) % params.full_search_frames;
 
         // What is where it was expected.
         for i in 0..tracker.tracks().len() {
@@ -209,13 +213,14 @@ impl Follower {
             verifier,
             tracker,
             detections,
-            since_full,
+            turn,
+            all,
             ..
         } = self;
-        let full = *since_full == 0;
-        verifier.clear();
+        verifier.voter.clear();
         for (index, (template, matches)) in templates.list().iter().zip(matches).enumerate() {
             let index = index as u16;
+            let full = *all || u32::from(index) % params.full_search_frames == *turn;
             let tracks = tracker.tracks();
             let margin = params.search_margin_ratio;
             let mut seen: heapless::Vec<Area, MAX_LOGOS> = heapless::Vec::new();
@@ -231,15 +236,17 @@ impl Follower {
             if !full && looked_for.is_empty() {
                 continue;
             }
-            verifier.gather(index, template, keypoints, matches, |k| {
-                let (x, y) = (f64::from(k.x), f64::from(k.y));
-                let near = |b: &[f64; 4]| x >= b[0] && y >= b[1] && x <= b[2] && y <= b[3];
-                (full || looked_for.iter().any(near)) && !seen.iter().any(|a| a.holds(x, y))
-            });
+            verifier
+                .voter
+                .gather(index, template, keypoints, matches, |k| {
+                    let (x, y) = (f64::from(k.x), f64::from(k.y));
+                    let near = |b: &[f64; 4]| x >= b[0] && y >= b[1] && x <= b[2] && y <= b[3];
+                    (full || looked_for.iter().any(near)) && !seen.iter().any(|a| a.holds(x, y))
+                });
         }
         detections.clear();
         let mut left = params.max_candidates;
-        for rank in 0..verifier.rank() {
+        for rank in 0..verifier.voter.rank() {
             let (index, [x, y]) = verifier.cluster_of(rank);
             // More of what is found already; where two templates lie on each other, the better
             // supported one has come first.

@@ -12,22 +12,27 @@
 //!    their distance is at most [`Params::max_distance`] and both are dark or both bright. The
 //!    nearest passes the ratio test when it is below [`Params::ratio`] times the second: its vote
 //!    then weighs 3, else 1. (Marks repeat themselves, letters and rings above all; dropping
-//!    what the test does not pass loses these.) Keypoints on logos found in step 2 are left out. Every [`Params::full_search_frames`]
-//!    frames, and while there is no track, all others are looked at; else only those within the
-//!    predicted quads of tracks not found, and a margin.
+//!    what the test does not pass loses these.) Pairs that speak for a logo more than a factor of
+//!    1.6 below or above the sizes of step 7 are dropped. Keypoints on logos found in step 2 are
+//!    left out. While there is no track all others are looked at, for every template. Else the
+//!    templates take turns: number n is looked for everywhere in every
+//!    [`Params::full_search_frames`]th frame, so that a frame has its share of them; and in the
+//!    others only within the predicted quads of its tracks not found, and a margin.
 //! 4. **Vote.** Each pair alone says where the logo's middle lies, its size and its turn. Pairs
-//!    that agree (sizes within a factor of 1.6, turns within 30 degrees, the middles within 0.3
-//!    heights plus an eighth of the distance to the other's keypoint) vote for each other; the one with
-//!    the most votes, then the smallest distance, then the first, leads a cluster. What one
-//!    cluster used is not used again, so that there may be several of one template. The clusters
-//!    of all templates are looked at by their votes, then the template's number, but for those
-//!    whose middle lies on a logo found before.
-//! 5. **Pose.** RANSAC for a homography with counter-based random numbers over the cluster
-//!    ([`crate::maths::homography`]), pairs sorted by distance; with fewer than
-//!    [`Params::min_inliers`] inliers a least-squares affinity of the cluster stands in.
+//!    that agree (sizes within a factor of 1.6, turns within 30 degrees, the middles within 0.36
+//!    heights and 0.15 of the distance to the other's keypoint, added in squares) vote for each
+//!    other; the one with the most votes, then the smallest distance, then the first, leads a
+//!    cluster. What one cluster used is not used again, so that there may be several of one
+//!    template. The clusters of all templates are looked at by their votes, then the template's
+//!    number, but for those whose middle lies on a logo found before.
+//! 5. **Pose.** A least-squares affinity of the cluster. Where the coarse fit of that stays below
+//!    [`Params::min_ncc`] and the votes are those of [`Params::min_inliers`] unambiguous pairs, also
+//!    RANSAC for a homography with counter-based random numbers over the cluster
+//!    ([`crate::maths::homography`]), pairs sorted by distance; the better coarse fit goes on.
 //! 6. **Fit to the pixels**, first on a coarse picture of the template, then on a finer one:
 //!    inverse-compositional Gauss-Newton on zero-mean, equal-contrast pictures (Baker and
-//!    Matthews 2004).
+//!    Matthews 2004). It ends where it gains little, or correlates less than what right poses have
+//!    at that step. A track whose prediction correlates well goes to the finer picture at once.
 //! 7. **Judgement.** The quad is convex and seen from its front, its sides' ratio is within
 //!    [`Params::max_side_ratio`] of the template's, its area between [`Params::min_side_px`]
 //!    squared and the image, and the picture under it correlates with the template's (NCC) by
@@ -47,14 +52,17 @@
 //! a frame, [`crate::frame::MAX_LOGOS`] tracks, and fixed numbers of hypotheses and steps.
 mod align;
 pub mod cpu;
+mod estimate;
 pub mod features;
 mod follower;
 mod picture;
 mod pose;
 mod pyramid;
+mod simd;
 pub mod templates;
 mod tracker;
 mod verify;
+mod vote;
 
 use std::path::PathBuf;
 
@@ -74,7 +82,7 @@ pub struct Input<'a> {
 }
 
 /// Most pairs of one template that are looked at in a frame: those of the least distance.
-pub const MAX_PAIRS: usize = 384;
+pub const MAX_PAIRS: usize = 256;
 
 /// Parameters of the logo stage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -106,7 +114,8 @@ pub struct Params {
     pub min_ncc: f64,
     /// Clusters of pairs looked at in a frame.
     pub max_candidates: usize,
-    /// All of the image is searched every so many frames.
+    /// While there are tracks, each template is looked for in all of the image every so many frames.
+    /// They take turns.
     pub full_search_frames: u32,
     /// Around a predicted quad this share of its longer side is searched too.
     pub search_margin_ratio: f64,

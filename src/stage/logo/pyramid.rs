@@ -1,4 +1,5 @@
 //! The frame in grey at full, half, quarter ... size, as far as somebody looks at it.
+use super::{features::Isa, simd};
 use crate::{
     frame::{Image, MonoImage, Size},
     picture::grey_of,
@@ -16,31 +17,36 @@ pub(crate) struct Rect {
     pub y1: usize,
 }
 
-/// Rows of a level that are made at once.
-const BAND: usize = 32;
+/// Side of a tile in the full size, px.
+const TILE: usize = 128;
 
 /// The frame and its smaller copies. A pixel of a level is the rounded mean of four of the level
-/// below; what is odd at the right or bottom is left out. Levels are made in bands of rows, when
+/// below; what is odd at the right or bottom is left out. Levels are made in tiles, when
 /// somebody asks for them.
 #[derive(Clone, Debug)]
 pub(crate) struct Pyramid {
+    isa: Isa,
     levels: [Image<u8>; LEVELS],
-    /// Which bands are made.
-    ready: [Vec<bool>; LEVELS],
+    /// Tiles in a row.
+    across: usize,
+    /// Of each tile, row by row: up to which level it is made.
+    made: Vec<u8>,
 }
 
 impl Pyramid {
     pub fn new(size: Size) -> Self {
-        let bands = |l: usize| (size.height >> l).div_ceil(BAND);
+        let (across, down) = (size.width.div_ceil(TILE), size.height.div_ceil(TILE));
         Self {
+            isa: Isa::detect(),
             levels: std::array::from_fn(|l| Image::new(size.width >> l, size.height >> l)),
-            ready: std::array::from_fn(|l| vec![false; bands(l)]),
+            across,
+            made: vec![0; across * down],
         }
     }
 
     /// The full size, to be written. The other levels are forgotten.
     pub fn full_mut(&mut self) -> &mut Image<u8> {
-        self.ready.iter_mut().for_each(|r| r.fill(false));
+        self.made.fill(0);
         &mut self.levels[0]
     }
 
@@ -52,32 +58,50 @@ impl Pyramid {
     /// size) and the pixels next to it.
     pub fn prepare(&mut self, level: usize, rect: Rect) {
         let level = level.min(LEVELS - 1);
-        // A row more: bilinear readings look below.
-        let (first, last) = ((rect.y0 >> level) / BAND, ((rect.y1 >> level) + 1) / BAND);
-        for l in 1..=level {
-            let fine = level - l;
-            for band in first << fine..(last + 1) << fine {
-                if self.ready[l].get(band) == Some(&false) {
-                    self.make(l, band);
+        let down = self.made.len() / self.across.max(1);
+        // The far edges too: bilinear readings look there.
+        for y in rect.y0 / TILE..(rect.y1 / TILE + 1).min(down) {
+            for x in rect.x0 / TILE..(rect.x1 / TILE + 1).min(self.across) {
+                let made = &mut self.made[y * self.across + x];
+                let first = usize::from(*made) + 1;
+                *made = (*made).max(level as u8);
+                for l in first..=level {
+                    self.make(l, x, y);
                 }
             }
         }
     }
 
-    fn make(&mut self, l: usize, band: usize) {
-        self.ready[l][band] = true;
+    fn make(&mut self, l: usize, x: usize, y: usize) {
         let (below, above) = self.levels.split_at_mut(l);
         let (from, to) = (&below[l - 1], &mut above[0]);
-        let Size { width, height } = to.size();
-        for y in band * BAND..((band + 1) * BAND).min(height) {
-            let a = &from.row(2 * y)[..2 * width];
-            let b = &from.row(2 * y + 1)[..2 * width];
-            let row = &mut to.row_mut(y)[..width];
-            for ((to, a), b) in row.iter_mut().zip(a.as_chunks().0).zip(b.as_chunks().0) {
-                let ([a, b], [c, d]): (&[u8; 2], &[u8; 2]) = (a, b);
-                let sum = u16::from(*a) + u16::from(*b) + u16::from(*c) + u16::from(*d);
-                *to = ((sum + 2) >> 2) as u8;
-            }
+        let side = TILE >> l;
+        let (x, y) = (x * side, y * side);
+        let width = side.min(to.width().saturating_sub(x));
+        let height = side.min(to.height().saturating_sub(y));
+        if width == 0 || height == 0 {
+            return;
+        }
+        let (from_stride, to_stride) = (from.stride(), to.stride());
+        let from = &from.data()[2 * (y * from_stride + x)..];
+        let to = &mut to.data_mut()[y * to_stride + x..];
+        let size = Size::new(width, height);
+        simd::halve(self.isa, from, from_stride, to, to_stride, size);
+    }
+}
+
+/// Rounded means of 2 x 2 pixels; `size` is that of what is written.
+#[inline(always)]
+pub fn halve(from: &[u8], from_stride: usize, to: &mut [u8], to_stride: usize, size: Size) {
+    let Size { width, height } = size;
+    for y in 0..height {
+        let a = &from[2 * y * from_stride..][..2 * width];
+        let b = &from[(2 * y + 1) * from_stride..][..2 * width];
+        let to = &mut to[y * to_stride..][..width];
+        for ((to, a), b) in to.iter_mut().zip(a.as_chunks().0).zip(b.as_chunks().0) {
+            let (a, b) = (u16::from_le_bytes(*a), u16::from_le_bytes(*b));
+            let sum = (a & 0xff) + (a >> 8) + (b & 0xff) + (b >> 8);
+            *to = ((sum + 2) >> 2) as u8;
         }
     }
 }

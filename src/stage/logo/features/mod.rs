@@ -50,6 +50,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::frame::Size;
 
+pub(super) use simd::Isa;
+
 /// Pixels at the border of an octave's level where no keypoint is looked for.
 pub const BORDER: usize = 5;
 
