@@ -1,4 +1,5 @@
-//! How long does the forest take: 5 trees of depth 20 on every pixel of 640x480, one thread.
+//! How long does the forest take: 5 trees of depth 20 on every pixel of 640x480, one thread. The
+//! least processor time of 30 runs is printed too (Linux), which other programs disturb less.
 //!
 //! The forest is trained on the spot on pictures of coloured noise in blocks, so that its trees
 //! are as deep and as wide as those of real ones.
@@ -92,6 +93,13 @@ fn forest(dir: &Path) -> Forest {
     train(&job, &resources, None).unwrap()
 }
 
+/// Processor time of this thread, ms.
+fn processor_ms() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let ns: u64 = text.split_whitespace().next()?.parse().ok()?;
+    Some(ns as f64 / 1e6)
+}
+
 fn inference(c: &mut Criterion) {
     let dir = std::env::temp_dir().join(format!("roadloop-forest-{}", std::process::id()));
     let forest = forest(&dir);
@@ -111,6 +119,22 @@ fn inference(c: &mut Criterion) {
         let mut plan = Plan::new(&forest, &params, size, None).unwrap();
         let mut output = plan.output();
         let name = format!("forest 640x480, 5 trees of {nodes} nodes, step {step}");
+        let mut least: Option<f64> = None;
+        for _ in 0..30 {
+            let input = Input {
+                pixels: Pixels::Rgb(&picture),
+                depth: Depth::None,
+            };
+            let took = pool.install(|| {
+                let before = processor_ms()?;
+                plan.run(input, &mut output);
+                Some(processor_ms()? - before)
+            });
+            least = took.map(|ms| least.map_or(ms, |least| least.min(ms)));
+        }
+        if let Some(ms) = least {
+            println!("{name}: {ms:.1} ms of processor time");
+        }
         c.bench_function(&name, |b| {
             b.iter(|| {
                 let input = Input {

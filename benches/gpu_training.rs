@@ -24,7 +24,7 @@ use roadloop::{
     frame::{Image, png},
     stage::forest::{DepthDifference, FeatureSpec, InputSpec, Recipe, Region},
     training::{
-        Job, Local, Observer, Resources,
+        Job, Local, Observer, Resources, Traffic,
         cuda::{Gpu, train},
         data::{DataOptions, Dataset, Facts},
     },
@@ -36,6 +36,8 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 #[derive(Default)]
 struct Times(Mutex<Vec<Mark>>);
 
+const MIB: f64 = 1048576.0;
+
 struct Mark {
     at: Instant,
     tree: u32,
@@ -43,6 +45,7 @@ struct Mark {
     nodes: usize,
     slices: usize,
     responses: u64,
+    traffic: Traffic,
 }
 
 impl Observer for Times {
@@ -55,7 +58,17 @@ impl Observer for Times {
             nodes,
             slices,
             responses,
+            traffic: Traffic::default(),
         });
+    }
+
+    fn traffic(&self, more: &Traffic) {
+        if let Some(mark) = self.0.lock().unwrap().last_mut() {
+            mark.traffic.passes += more.passes;
+            mark.traffic.batches += more.batches;
+            mark.traffic.images += more.images;
+            mark.traffic.kept += more.kept;
+        }
     }
 
     fn tree_ends(&self, tree: u32, nodes: usize) {
@@ -66,6 +79,7 @@ impl Observer for Times {
             nodes,
             slices: 0,
             responses: 0,
+            traffic: Traffic::default(),
         });
     }
 }
@@ -226,18 +240,25 @@ impl Set<'_> {
                 continue;
             }
             println!(
-                "  tree {} level {:2}: {:8.2} ms, {:6} nodes, {} slices, {:.3} G responses/s, {:.0} images/s",
+                "  tree {} level {:2}: {:8.2} ms, {:6} nodes, {} slices, {} passes of {} batches, \
+                 {:.1} MiB of images, {:.1} MiB kept, {:.3} G responses/s, {:.0} images/s",
                 mark.tree,
                 mark.level,
                 ms(took),
                 mark.nodes,
                 mark.slices,
+                mark.traffic.passes,
+                mark.traffic.batches,
+                mark.traffic.images as f64 / MIB,
+                mark.traffic.kept as f64 / MIB,
                 mark.responses as f64 / took.as_secs_f64() / 1e9,
                 images as f64 / took.as_secs_f64(),
             );
             levels.push(serde_json::json!({
                 "tree": mark.tree, "level": mark.level, "ms": ms(took), "nodes": mark.nodes,
                 "slices": mark.slices, "responses": mark.responses,
+                "passes": mark.traffic.passes, "batches": mark.traffic.batches,
+                "image_bytes": mark.traffic.images, "kept_bytes": mark.traffic.kept,
             }));
         }
         for mark in marks.iter().filter(|m| m.level == 0) {

@@ -4,7 +4,7 @@
 //
 // Candidates of a node lie side by side in all tables ([node][threshold][candidate],
 // [node][bin][class][candidate]): a lane is a candidate, a warp asks 32 of them about one pixel.
-#include "training.cuh"
+#include "training_kept.cuh"
 
 using namespace roadloop;
 using namespace roadloop::training;
@@ -15,9 +15,6 @@ constexpr int ROW_WARPS = 4;
 constexpr int COLUMN_WARPS = 32;
 constexpr int DIRECT_WARPS = 4;
 constexpr int BEST_THREADS = 128;
-// Thresholds that are compared one by one; more are searched by halves. As on the host.
-constexpr std::uint32_t FEW = 64;
-constexpr std::uint32_t NONE = 0xffffffffu;
 
 // What a table of a view is made of: its channels, then the sums of depths and of the pixels that
 // have one, then depth itself.
@@ -160,26 +157,6 @@ struct Work {
     std::uint32_t candidates, thresholds, items_count, tiles;
 };
 
-// How many of the rising thresholds are below a response.
-__device__ inline std::uint32_t bin_of(const std::int32_t *taus, std::size_t step, std::uint32_t n, int response) {
-    if (n <= FEW) {
-        std::uint32_t below = 0;
-#pragma unroll 4
-        for (std::uint32_t t = 0; t < n; ++t) below += taus[t * step] < response;
-        return below;
-    }
-    std::uint32_t low = 0, high = n;
-    while (low < high) {
-        const std::uint32_t middle = (low + high) / 2;
-        if (taus[middle * step] < response) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
 // A block an item and 32 candidates; its warps share the item's pixels and a histogram in shared
 // memory, [bin][class][candidate].
 template <typename Feature>
@@ -280,6 +257,14 @@ __device__ void route(const Options &o, const std::uint32_t *planes, const View 
         training_route_##NAME(Options o, const std::uint32_t *planes, const View *views, const Split *tree, const uint2 *samples,     \
                               std::uint32_t n, std::uint32_t *nodes) {                                                               \
         route<FEATURE>(o, planes, views, tree, samples, n, nodes);                                                                   \
+    }                                                                                                                                \
+    extern "C" __global__ void __launch_bounds__(KEEP_WARPS *WARP)                                                                    \
+        training_keep_##NAME(Options o, const std::uint32_t *planes, const View *views, const uint4 *pixels, std::uint32_t n,         \
+                             const Place *places, const Theta *thetas, std::uint32_t candidates, std::int32_t *responses) {           \
+        keep<FEATURE>(o, planes, views, pixels, n, places, thetas, candidates, responses);                                           \
+    }                                                                                                                                \
+    extern "C" __global__ void __launch_bounds__(SPLIT_WARPS *WARP) training_split_##NAME(Options o, Xlog xlog, Kept k) {              \
+        split<FEATURE>(o, xlog, k);                                                                                                  \
     }
 KERNELS(region, RegionFeature)
 KERNELS(rgbd, RgbdFeature)
@@ -338,23 +323,6 @@ extern "C" __global__ void __launch_bounds__(BEST_THREADS)
     gains[at * candidates + i] = best;
     ranks[at * candidates + i] = best_rank;
 }
-
-namespace {
-
-struct Result {
-    std::int64_t gain;
-    std::uint32_t candidate;  // all ones: none
-    std::int32_t tau;
-    std::uint32_t theta[4];
-};
-static_assert(sizeof(Result) == 32, "as on the host");
-
-__device__ inline bool precedes(std::int64_t gain, std::uint32_t f, std::int64_t than, std::uint32_t other) {
-    if (f == NONE || other == NONE) return f != NONE;
-    return gain > than || (gain == than && f < other);
-}
-
-}  // namespace
 
 // The best candidate of each node, the first among equals, and what goes left there. A block a node.
 extern "C" __global__ void __launch_bounds__(BEST_THREADS)

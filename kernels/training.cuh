@@ -35,11 +35,11 @@ static_assert(sizeof(View) == 40, "as on the host");
 
 // A node of the slice.
 struct Place {
-    std::uint64_t base;          // cells of a candidate in the nodes before
+    std::uint64_t base;          // cells of a candidate in the nodes before; of kept responses, pixels there
     std::uint32_t heap;          // its number in the full tree
     std::uint32_t classes;       // that it has
     std::uint32_t first_class;   // of its own in the lists of totals, weights and winners
-    std::uint32_t unused;
+    std::uint32_t pixels;        // that it has
 };
 static_assert(sizeof(Place) == 24, "as on the host");
 
@@ -50,6 +50,11 @@ struct alignas(16) Theta {
     std::uint8_t c1, c2, kind, unused;
 };
 static_assert(sizeof(Theta) == 16, "as in a Split");
+
+// No candidate, no rank, no child.
+constexpr std::uint32_t NONE = 0xffffffffu;
+// Thresholds that are compared one by one; more are searched by halves. As on the host.
+constexpr std::uint32_t FEW = 64;
 
 enum Purpose : std::uint32_t { FEATURE = 0, THRESHOLDS = 1 };
 
@@ -224,6 +229,40 @@ __device__ inline int response(const Options &o, const std::uint32_t *planes, co
     const forest::Planes tables = {planes + v.sums, reinterpret_cast<const std::uint16_t *>(planes) + v.depth, planes + v.depth_sums,
                                    planes + v.depth_sums + table};
     return Feature::response(p, tables, q, static_cast<int>(xy & 0xffff), static_cast<int>(xy >> 16));
+}
+
+// How many of the rising thresholds are below a response.
+__device__ inline std::uint32_t bin_of(const std::int32_t *taus, std::size_t step, std::uint32_t n, int response) {
+    if (n <= FEW) {
+        std::uint32_t below = 0;
+#pragma unroll 4
+        for (std::uint32_t t = 0; t < n; ++t) below += taus[t * step] < response;
+        return below;
+    }
+    std::uint32_t low = 0, high = n;
+    while (low < high) {
+        const std::uint32_t middle = (low + high) / 2;
+        if (taus[middle * step] < response) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+// A node's best candidate; the same fields as in src/training/cuda/kernels.rs.
+struct Result {
+    std::int64_t gain;
+    std::uint32_t candidate;  // all ones: none
+    std::int32_t tau;
+    std::uint32_t theta[4];
+};
+static_assert(sizeof(Result) == 32, "as on the host");
+
+__device__ inline bool precedes(std::int64_t gain, std::uint32_t f, std::int64_t than, std::uint32_t other) {
+    if (f == NONE || other == NONE) return f != NONE;
+    return gain > than || (gain == than && f < other);
 }
 
 // training::gain::Xlog.

@@ -13,7 +13,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
 use columns::noise;
@@ -25,7 +25,7 @@ use roadloop::{
         Rgbd, Sampling, ThresholdSource,
     },
     training::{
-        Job, Local, Observer, Reducer, Resources, Silent, TrainError,
+        Job, Local, Observer, Reducer, Resources, Silent, Traffic, TrainError,
         cuda::{Gpu, train},
         data::{DataOptions, Dataset, Facts},
     },
@@ -37,6 +37,7 @@ gpu_tests![
     channels_and_bits,
     thresholds_and_classes,
     neither_memory_nor_batches_change_a_tree,
+    kept_responses_split_as_histograms_do,
     what_was_stopped_and_resumed_is_the_same_forest,
     several_ranks_grow_the_trees_of_one,
     larger_sets;
@@ -285,6 +286,9 @@ fn check(job: &Job<'_>, what: &str) {
     let nodes: usize = expected.trees.iter().map(|t| t.nodes.len()).sum();
     assert!(nodes > 10, "{what}: {nodes} nodes");
     same(&limited(job, PLENTY, PLENTY, &Silent), &expected, what);
+    // Images pass by, and responses are kept where histograms are many.
+    let forest = with_limits(job, (PLENTY, 60_000, 0), &Silent);
+    same(&forest, &expected, &format!("{what}, little memory"));
 }
 
 const SOURCES: [ThresholdSource; 2] = [ThresholdSource::Uniform, ThresholdSource::Responses];
@@ -400,13 +404,24 @@ fn thresholds_and_classes() {
     }
 }
 
-/// Counts slices.
+/// What memory asked for: most slices of a level, passes of the images, and bytes that were kept.
 #[derive(Default)]
-struct Slices(AtomicUsize);
+struct Seen {
+    slices: AtomicUsize,
+    levels: AtomicU64,
+    passes: AtomicU64,
+    kept: AtomicU64,
+}
 
-impl Observer for Slices {
+impl Observer for Seen {
     fn level_begins(&self, _: u32, _: u32, _: usize, slices: usize, _: u64) {
-        self.0.fetch_max(slices, Ordering::Relaxed);
+        self.slices.fetch_max(slices, Ordering::Relaxed);
+        self.levels.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn traffic(&self, traffic: &Traffic) {
+        self.passes.fetch_add(traffic.passes, Ordering::Relaxed);
+        self.kept.fetch_add(traffic.kept, Ordering::Relaxed);
     }
 }
 
@@ -439,20 +454,59 @@ fn neither_memory_nor_batches_change_a_tree() {
                 (PLENTY, 1 << 20),
                 (0, PLENTY),
             ] {
-                let slices = Slices::default();
-                let forest = limited(&job, host, device, &slices);
+                let seen = Seen::default();
+                let forest = limited(&job, host, device, &seen);
                 let what = format!("{} {source:?}, {host} and {device} bytes", feature.name());
                 same(&forest, &expected, &what);
-                let slices = slices.0.into_inner();
+                let (slices, kept) = (seen.slices.into_inner(), seen.kept.into_inner());
                 assert!(slices > 1 || device > 200_000, "{what}: {slices} slices");
+                // Depth images stay on the device.
+                let passing = !matches!(job.feature, FeatureSpec::Depth(_));
+                let keeps = passing && host == PLENTY && device == 200_000;
+                assert_eq!(kept > 0, keeps, "{what}: {kept} bytes kept");
             }
             // Images pass by, one or a few at a time, and histograms are whole.
             for (host, images) in [(0, 0), (PLENTY, 0), (0, 60_000), (PLENTY, 60_000)] {
-                let slices = Slices::default();
-                let forest = with_limits(&job, (host, PLENTY, images), &slices);
+                let seen = Seen::default();
+                let forest = with_limits(&job, (host, PLENTY, images), &seen);
                 let what = format!("{} {source:?}, images in {images} bytes", feature.name());
                 same(&forest, &expected, &what);
-                assert_eq!(slices.0.into_inner(), 1, "{what}");
+                assert_eq!(seen.slices.into_inner(), 1, "{what}");
+            }
+        }
+    }
+}
+
+/// Responses of a level are kept in the host's memory: a pass of the images for each part of the
+/// candidates, whatever the number of slices that histograms would take.
+fn kept_responses_split_as_histograms_do() {
+    let set = Set::small();
+    for feature in [region(3), rgbd(), depth(true)] {
+        for source in SOURCES {
+            let mut job = set.job(feature);
+            job.recipe.threshold_source = source;
+            job.recipe.trees = 1;
+            job.recipe.features = 130;
+            job.recipe.thresholds = 9;
+            job.recipe.min_pixels = 2;
+            job.recipe.class_weights = vec![3, 1, 2];
+            let expected = on_cpu(&job);
+            let mut last = u64::MAX;
+            for device in [30_000, 60_000, 400_000] {
+                let seen = Seen::default();
+                let forest = with_limits(&job, (PLENTY, device, 0), &seen);
+                let what = format!("{} {source:?}, {device} bytes", feature.name());
+                same(&forest, &expected, &what);
+                let (passes, levels) = (seen.passes.into_inner(), seen.levels.into_inner());
+                let kept = seen.kept.into_inner();
+                assert!(kept > 0 || device == 400_000, "{what}: nothing was kept");
+                assert!(passes <= last, "{what}: {passes} passes, {last} with less");
+                last = passes;
+                if device == 400_000 {
+                    // Once a level, and for responses a second time where histograms are whole.
+                    let most = levels * if source == SOURCES[0] { 1 } else { 2 };
+                    assert!(passes <= most, "{what}: {passes} passes, {levels} levels");
+                }
             }
         }
     }
@@ -612,7 +666,13 @@ fn emulator(dir: &Path) -> Option<PathBuf> {
     if Command::new(&compiler).arg("--version").output().is_err() {
         return None;
     }
-    for name in ["training.cu", "training.cuh", "forest.cuh", "common.cuh"] {
+    for name in [
+        "training.cu",
+        "training.cuh",
+        "training_kept.cuh",
+        "forest.cuh",
+        "common.cuh",
+    ] {
         let text = fs::read_to_string(root.join("kernels").join(name)).ok()?;
         let text = text.replace(
             "extern __shared__ std::uint32_t shared[];",

@@ -11,16 +11,28 @@ use roadloop::{
     stage::{
         Stage as _,
         forest::{
-            Depth, Feature, FeatureSpec, Forest, Input, InputSpec, LEAF, LeafOptions, Params,
-            Pixels, PlaneBuilder, Planes, Rgbd, ThresholdSource, cpu::Plan,
+            Depth, Feature, FeatureSpec, Forest, Input, InputSpec, LEAF, LeafOptions, Norm, Params,
+            Pixels, PlaneBuilder, Planes, Region, Rgbd, ThresholdSource, cpu::Plan,
         },
     },
 };
 
 fn forest() -> Forest {
+    forest_of(|_| {})
+}
+
+/// With other options of regions; thresholds are then responses.
+fn forest_of(change: impl Fn(&mut Region)) -> Forest {
     let tmp = toy::folder();
     let (data, facts) = toy::open(tmp.path());
     let mut job = toy::job(&data, &facts);
+    if let FeatureSpec::Region(feature) = &mut job.feature {
+        let before = *feature;
+        change(feature);
+        if *feature != before {
+            job.recipe.threshold_source = ThresholdSource::Responses;
+        }
+    }
     job.recipe.trees = 3;
     job.recipe.class_weights = vec![256, 512, 256];
     toy::quiet(&job).unwrap()
@@ -53,10 +65,9 @@ fn plain(forest: &Forest, planes: &Planes, x: usize, y: usize) -> Vec<f64> {
     sums
 }
 
-#[test]
-fn labels_are_those_of_the_greatest_mean_posterior() {
-    let forest = forest();
-    for (w, h) in [(1, 1), (31, 33), (32, 20), (2, 1025), (1023, 3)] {
+/// Each pixel's posteriors and label against those of a walk of its own.
+fn check(forest: &Forest, sizes: &[(usize, usize)]) {
+    for &(w, h) in sizes {
         let size = Size::new(w, h);
         let picture = picture(size);
         let spec = InputSpec::default();
@@ -68,7 +79,7 @@ fn labels_are_those_of_the_greatest_mean_posterior() {
                 posteriors: true,
                 ..Params::default()
             };
-            let mut plan = Plan::new(&forest, &params, size, None).unwrap();
+            let mut plan = Plan::new(forest, &params, size, None).unwrap();
             let mut output = plan.output();
             let input = Input {
                 pixels: Pixels::Rgb(&picture),
@@ -80,7 +91,7 @@ fn labels_are_those_of_the_greatest_mean_posterior() {
             let step = step as usize;
             for (gy, gx) in (0..grid.height).flat_map(|y| (0..grid.width).map(move |x| (y, x))) {
                 let at = |cell: usize, side: usize| (cell * step + step / 2).min(side - 1);
-                let expected = plain(&forest, &planes, at(gx, w), at(gy, h));
+                let expected = plain(forest, &planes, at(gx, w), at(gy, h));
                 let got = &output.posteriors[3 * (gy * grid.width + gx)..][..3];
                 for (&got, want) in got.iter().zip(&expected) {
                     assert!((f64::from(got) - want * 65_535.0).abs() < 2.5);
@@ -96,6 +107,31 @@ fn labels_are_those_of_the_greatest_mean_posterior() {
                 assert!(got[label] == got[best]);
                 assert_eq!(output.confidence.get(gx, gy), got[label]);
             }
+        }
+    }
+}
+
+#[test]
+fn labels_are_those_of_the_greatest_mean_posterior() {
+    check(
+        &forest(),
+        &[(1, 1), (31, 33), (32, 20), (2, 1025), (1023, 3)],
+    );
+}
+
+/// Tiles in the middle, at the borders and cut by them; regions of which some lie inside.
+#[test]
+fn pixels_together_find_the_leaves_of_single_ones() {
+    for norm in [Norm::Mean, Norm::Sum] {
+        for shrink in [false, true] {
+            let forest = forest_of(|feature| {
+                feature.offset_px = 12;
+                feature.region_px = 5;
+                feature.single_share = 64;
+                feature.row_share = 8;
+                (feature.norm, feature.shrink) = (norm, shrink);
+            });
+            check(&forest, &[(300, 97), (129, 33)]);
         }
     }
 }

@@ -56,6 +56,19 @@ pub(super) trait Engine<F: Feature> {
         frontier: &[Candidate],
     ) -> Result<(), TrainError>;
 
+    /// The best candidates of all nodes, without the histograms that ask for so many slices;
+    /// `None` where that takes as many passes, or there is no such way. It routes besides, once
+    /// it is done.
+    fn split_kept(
+        &mut self,
+        _: &mut Grower<'_, F>,
+        _growing: &Growing,
+        _frontier: &[Candidate],
+        _slices: usize,
+    ) -> Result<Option<Vec<Option<Winner>>>, TrainError> {
+        Ok(None)
+    }
+
     /// The best candidates of some nodes, in as many passes as memory asks for. Unless `routed`,
     /// it routes besides.
     fn split_slice(
@@ -395,18 +408,10 @@ impl<'a, F: Feature> Grower<'a, F> {
         let (tree, level, n) = (self.tree, growing.level, frontier.len());
         let observer = self.resources.observer;
         observer.level_begins(tree, level, n, slices.len(), responses);
-        // With thresholds from responses ranks must be known before anything is counted.
-        let mut routed = false;
-        let responses = recipe.threshold_source == ThresholdSource::Responses;
-        if responses && !engine.routes_while_picking(self) {
-            let done = engine.route(self, growing, frontier);
-            self.agreed(growing.level, done)?;
-            routed = true;
-        }
-        let mut winners = Vec::with_capacity(n);
-        for nodes in slices {
-            winners.extend(engine.split_slice(self, growing, frontier, nodes, &mut routed)?);
-        }
+        let mut winners = match engine.split_kept(self, growing, frontier, slices.len())? {
+            Some(winners) => winners,
+            None => self.split_slices(engine, growing, frontier, slices)?,
+        };
         for (winner, candidate) in winners.iter_mut().zip(frontier) {
             let weight = |c: usize| u64::from(recipe.class_weights.get(c).copied().unwrap_or(1));
             let counts = candidate.counts.iter().enumerate();
@@ -415,6 +420,28 @@ impl<'a, F: Feature> Grower<'a, F> {
             if winner.as_ref().is_some_and(|w: &Winner| w.gain < least) {
                 *winner = None;
             }
+        }
+        Ok(winners)
+    }
+
+    fn split_slices(
+        &mut self,
+        engine: &mut dyn Engine<F>,
+        growing: &Growing,
+        frontier: &[Candidate],
+        slices: Vec<&[Candidate]>,
+    ) -> Result<Vec<Option<Winner>>, TrainError> {
+        // With thresholds from responses ranks must be known before anything is counted.
+        let mut routed = false;
+        let responses = self.job.recipe.threshold_source == ThresholdSource::Responses;
+        if responses && !engine.routes_while_picking(self) {
+            let done = engine.route(self, growing, frontier);
+            self.agreed(growing.level, done)?;
+            routed = true;
+        }
+        let mut winners = Vec::with_capacity(frontier.len());
+        for nodes in slices {
+            winners.extend(engine.split_slice(self, growing, frontier, nodes, &mut routed)?);
         }
         Ok(winners)
     }

@@ -115,7 +115,7 @@ impl Slice {
     }
 
     /// Ranks of the pixels whose responses become thresholds: `(rank, threshold)` by rising rank.
-    fn picks(&self, place: usize, seed: Seed, tree: u32) -> Vec<(u32, u32)> {
+    pub fn picks(&self, place: usize, seed: Seed, tree: u32) -> Vec<(u32, u32)> {
         let p = &self.places[place];
         let pixels: u32 = p.totals.iter().sum();
         let mut words = seed.stream(Purpose::Picks, tree, p.heap, 0);

@@ -41,6 +41,19 @@ pub struct Resources<'a> {
     pub ranks: &'a dyn Reducer,
 }
 
+/// What was moved to and from a GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// How often the images passed by.
+    pub passes: u64,
+    /// In how many batches.
+    pub batches: u64,
+    /// Bytes of images that were copied to the device.
+    pub images: u64,
+    /// Bytes of responses that were written to the host's memory and read there again.
+    pub kept: u64,
+}
+
 /// Who is told of progress. Called from several threads.
 pub trait Observer: Sync {
     /// A level of a tree begins, with so many nodes to split, in so many slices, by about so
@@ -51,6 +64,10 @@ pub trait Observer: Sync {
     /// So many responses were computed.
     fn responses(&self, n: u64) {
         let _ = n;
+    }
+    /// Bytes were moved; of a level all that is told until the next one begins.
+    fn traffic(&self, traffic: &Traffic) {
+        let _ = traffic;
     }
     /// A tree is done, with so many nodes.
     fn tree_ends(&self, tree: u32, nodes: usize) {

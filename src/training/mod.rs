@@ -41,6 +41,6 @@ mod store;
 
 pub use error::TrainError;
 pub use grow::train;
-pub use job::{Job, Observer, Resources, Silent};
+pub use job::{Job, Observer, Resources, Silent, Traffic};
 pub use reduce::{Local, RankError, Reducer};
 pub use store::View;

@@ -190,7 +190,8 @@ static Kernel kernel(const char *name, void (*function)(A...)) {
 #define KERNEL(NAME) kernel(#NAME, NAME)
 #define KERNELS_OF(FEATURE)                                                                                                     \
     KERNEL(training_draw_##FEATURE), KERNEL(training_pick_##FEATURE), KERNEL(training_count_##FEATURE),                         \
-        KERNEL(training_direct_##FEATURE), KERNEL(training_route_##FEATURE)
+        KERNEL(training_direct_##FEATURE), KERNEL(training_route_##FEATURE), KERNEL(training_keep_##FEATURE),                   \
+        KERNEL(training_split_##FEATURE)
 static std::vector<Kernel> &kernels() {
     static std::vector<Kernel> list = {KERNEL(training_rows), KERNEL(training_columns), KERNEL(training_sort), KERNEL(training_score),
                                        KERNEL(training_best), KERNELS_OF(region),       KERNELS_OF(rgbd),      KERNELS_OF(depth)};

@@ -21,6 +21,8 @@ pub struct Corners {
     means: bool,
     /// The pixels for which all corners lie inside: first and last column, first and last row.
     reach: [i16; 4],
+    /// Whether all other pixels have no answer.
+    alone: bool,
 }
 
 /// A region as a question states it: offsets and half sizes, px, and the channel.
@@ -71,7 +73,29 @@ impl Corners {
             two,
             means,
             reach: [a, b, c, d],
+            alone: false,
         })
+    }
+
+    /// Says that a pixel for which not all corners lie inside has no answer
+    /// ([`INVALID`](super::feature::INVALID)), so that it need not be asked.
+    pub fn or_invalid(self) -> Self {
+        Self {
+            alone: true,
+            ..self
+        }
+    }
+
+    /// Whether [`Corners::or_invalid`] was said.
+    #[inline(always)]
+    pub fn are_all(&self) -> bool {
+        self.alone
+    }
+
+    /// The pixels for which all corners lie inside: first and last column, first and last row.
+    #[inline(always)]
+    pub fn reach(&self) -> [i32; 4] {
+        self.reach.map(i32::from)
     }
 
     /// Whether all corners lie inside for the pixels of some columns and rows, first and last.
@@ -102,20 +126,58 @@ impl Corners {
     #[inline(always)]
     pub fn judged<R>(&self, planes: &Planes, limit: i64, f: impl Judged<R>) -> R {
         let sum = |area: &Area, entry: u32| planes.corner_sum(&area.at, entry);
-        let mean = |area: &Area, entry: u32| {
-            i64::from(super::feature::region::mean(
-                sum(area, entry),
-                area.n.into(),
-            ))
-        };
-        let one = &self.one;
-        match (self.means, &self.two) {
-            (false, Some(two)) => {
-                f.with(|entry| i64::from(sum(one, entry)) - i64::from(sum(two, entry)) > limit)
+        let (one, two) = (&self.one, self.two.as_ref());
+        let two = two.map(|two| (two, |entry| sum(two, entry)));
+        self.compared(limit, |entry| sum(one, entry), two, f)
+    }
+
+    /// The same of many pixels whose entries are `n` at most from the `first` one: what they
+    /// read is found once. All corners of both must lie inside.
+    #[inline(always)]
+    pub fn judged_among<R>(
+        &self,
+        planes: &Planes,
+        limit: i64,
+        (first, n): (u32, usize),
+        f: impl Judged<R>,
+    ) -> R {
+        let sum = |area: &Area| {
+            let [a, b, c, d] = planes.corner_tables(&area.at, first, n);
+            move |entry: u32| {
+                let i = entry.wrapping_sub(first) as usize;
+                // Known to be inside; said once for all four.
+                if i >= n {
+                    return 0;
+                }
+                a[i].wrapping_sub(b[i])
+                    .wrapping_sub(c[i])
+                    .wrapping_add(d[i])
             }
-            (false, None) => f.with(|entry| i64::from(sum(one, entry)) > limit),
-            (true, Some(two)) => f.with(|entry| mean(one, entry) - mean(two, entry) > limit),
-            (true, None) => f.with(|entry| mean(one, entry) > limit),
+        };
+        let two = self.two.as_ref().map(|two| (two, sum(two)));
+        self.compared(limit, sum(&self.one), two, f)
+    }
+
+    #[inline(always)]
+    fn compared<R>(
+        &self,
+        limit: i64,
+        one: impl Fn(u32) -> u32,
+        two: Option<(&Area, impl Fn(u32) -> u32)>,
+        f: impl Judged<R>,
+    ) -> R {
+        let mean =
+            |sum: u32, area: &Area| i64::from(super::feature::region::mean(sum, area.n.into()));
+        let first = &self.one;
+        match (self.means, two) {
+            (false, Some((_, two))) => {
+                f.with(|entry| i64::from(one(entry)) - i64::from(two(entry)) > limit)
+            }
+            (false, None) => f.with(|entry| i64::from(one(entry)) > limit),
+            (true, Some((second, two))) => {
+                f.with(|entry| mean(one(entry), first) - mean(two(entry), second) > limit)
+            }
+            (true, None) => f.with(|entry| mean(one(entry), first) > limit),
         }
     }
 }

@@ -14,11 +14,15 @@ use crate::{
     stage::Stage,
 };
 
+/// Classes whose posteriors are summed side by side.
+const LANES: usize = 8;
+
 /// Everything for images of one size.
 pub struct Plan {
     params: Params,
     feature: FeatureSpec,
     trees: Trees,
+    /// Of each leaf, in [`LANES`] at a time; what is beyond the classes is 0.
     posteriors: Vec<u16>,
     /// Indices in label pictures.
     indices: Vec<u8>,
@@ -56,7 +60,16 @@ impl Plan {
             return Err(ParamsError::Size { found: size });
         }
         let meta = &forest.meta;
-        let (posteriors, first) = params.leaves.table(forest);
+        let (table, first) = params.leaves.table(forest);
+        let classes = meta.classes.len();
+        let row = classes.next_multiple_of(LANES);
+        let mut posteriors = vec![0; table.len() / classes * row];
+        for (to, from) in posteriors
+            .chunks_exact_mut(row)
+            .zip(table.chunks_exact(classes))
+        {
+            to[..classes].copy_from_slice(from);
+        }
         let planes = Planes::new(size, &meta.input, meta.feature.needs());
         let mut trees = Trees::default();
         for (tree, first) in forest.trees.iter().zip(first) {
@@ -243,29 +256,27 @@ impl Judge<'_> {
         mut posteriors: Option<&mut [u16]>,
     ) {
         let (classes, trees) = (self.indices.len(), self.trees.roots.len());
-        let mut sums = [0u32; super::MAX_CLASSES];
-        let sums = &mut sums[..classes];
+        let lanes = classes.next_multiple_of(LANES);
+        let mut sums = [0u32; super::MAX_CLASSES.next_multiple_of(LANES)];
+        let sums = &mut sums[..lanes];
         for (cell, &x) in tile.xs.iter().enumerate() {
             sums.fill(0);
             for t in 0..trees {
                 let leaf = scratch.leaves[t * TILE.area() + row * TILE.width + cell] & !AT_LEAF;
-                let first = leaf as usize * classes;
-                for (sum, &p) in sums
-                    .iter_mut()
-                    .zip(&self.posteriors[first..first + classes])
-                {
-                    *sum += u32::from(p);
+                let leaf = &self.posteriors[leaf as usize * lanes..][..lanes];
+                let (sums, leaf) = (sums.as_chunks_mut::<LANES>().0, leaf.as_chunks::<LANES>().0);
+                for (sums, leaf) in sums.iter_mut().zip(leaf) {
+                    for (sum, &p) in sums.iter_mut().zip(leaf) {
+                        *sum += u32::from(p);
+                    }
                 }
             }
             if self.void_without_depth && self.planes.depth(x, tile.ys[row]) == 0 {
                 sums.fill(0);
             }
-            let mut best = 0;
-            for (c, &sum) in sums.iter().enumerate() {
-                if sum > sums[best] {
-                    best = c;
-                }
-            }
+            // The first of the greatest.
+            let most = sums.iter().fold(0, |most, &sum| most.max(sum));
+            let best = sums.iter().position(|&sum| sum == most).unwrap_or(0);
             let mean = |sum: u32| (sum / trees as u32) as u16;
             labels[cell] = if sums[best] > 0 {
                 self.indices[best]

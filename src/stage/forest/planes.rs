@@ -244,6 +244,12 @@ impl Planes {
         a.wrapping_sub(b).wrapping_sub(c).wrapping_add(d)
     }
 
+    /// What [`Planes::corner_sum`] reads for `n` entries from the `first` on.
+    #[inline(always)]
+    pub(super) fn corner_tables(&self, at: &[u32; 4], first: u32, n: usize) -> [&[u32]; 4] {
+        at.map(|at| &self.sums[first.wrapping_add(at) as usize..][..n])
+    }
+
     /// What is in each of a channel's samples beyond its value.
     #[inline(always)]
     pub fn bias(&self, channel: usize) -> u32 {

@@ -4,11 +4,14 @@
 //! once for all pixels of the tile that are there, and what they read lies close together. Where a
 //! response is made of eight entries of the sum tables ([`Corners`]) and all of them lie inside
 //! for the whole tile, they are read at fixed distances from the pixel's own; else the feature is
-//! asked pixel by pixel, with the same result.
+//! asked pixel by pixel, with the same result. Pixels go from one list to another and back: left
+//! ones from the front, right ones from behind.
+use std::ops::Range;
+
 use super::{
     LEAF, Node, ParamsError, Planes, Theta, Tree,
     corners::{Corners, Judged},
-    feature::Feature,
+    feature::{Feature, INVALID},
 };
 use crate::frame::Size;
 
@@ -18,8 +21,12 @@ pub(super) type At = u32;
 /// Set where an [`At`] is a leaf.
 pub(super) const AT_LEAF: u32 = 1 << 31;
 
-/// Cells of a tile, across and down.
-pub(super) const TILE: Size = Size::new(128, 16);
+/// Cells of a tile, across and down: the more, the more pixels are together at a node; the fewer,
+/// the closer what they read.
+pub(super) const TILE: Size = Size::new(128, 32);
+
+/// Pixels from which on it pays to find first what all of them read.
+const MANY: usize = 12;
 
 /// A node with where its left and its right side lead, so that a leaf is known without a look
 /// at it.
@@ -28,6 +35,8 @@ pub(super) struct Split {
     theta: Theta,
     tau: i32,
     sides: [At; 2],
+    /// Whether all pixels go right for which not all corners lie inside.
+    rest_goes_right: bool,
 }
 
 /// The trees of a forest, for images of one size.
@@ -61,11 +70,15 @@ impl Trees {
             let text = format!("{next} splits, expected fewer than {AT_LEAF}");
             return Err(ParamsError::Forest(text));
         }
-        let split = |node: &Node| Split {
-            corners: feature.corners(planes, &node.theta),
-            theta: node.theta,
-            tau: node.tau,
-            sides: [place[node.left as usize], place[node.left as usize + 1]],
+        let split = |node: &Node| {
+            let corners = feature.corners(planes, &node.theta);
+            Split {
+                rest_goes_right: corners.is_some_and(|c| c.are_all()) && node.tau < INVALID,
+                corners,
+                theta: node.theta,
+                tau: node.tau,
+                sides: [place[node.left as usize], place[node.left as usize + 1]],
+            }
         };
         let inner = tree.nodes.iter().filter(|node| node.left != LEAF);
         self.splits.extend(inner.map(split));
@@ -85,9 +98,8 @@ struct Pixel {
 
 /// What a tile needs while it is computed.
 pub(super) struct Scratch {
-    pixels: Vec<Pixel>,
-    /// Those that go right.
-    right: Vec<Pixel>,
+    /// Pixels, and the list that they go to.
+    lists: [Vec<Pixel>; 2],
     /// The leaf of each cell in each tree.
     pub leaves: Vec<At>,
 }
@@ -96,8 +108,7 @@ impl Scratch {
     pub fn new(trees: usize) -> Self {
         let cells = TILE.area();
         Self {
-            pixels: vec![Pixel::default(); cells],
-            right: vec![Pixel::default(); cells],
+            lists: [(); 2].map(|()| vec![Pixel::default(); cells]),
             leaves: vec![0; cells * trees],
         }
     }
@@ -107,6 +118,31 @@ impl Scratch {
 pub(super) struct Tile<'a> {
     pub xs: &'a [i32],
     pub ys: &'a [i32],
+}
+
+impl Tile<'_> {
+    /// The cells whose pixels are in some columns and rows, first and last.
+    #[inline(always)]
+    fn within(&self, [left, right, top, bottom]: [i32; 4]) -> [Range<usize>; 2] {
+        let of = |list: &[i32], first: i32, last: i32| {
+            if list.first().is_some_and(|&v| first <= v) && list.last().is_some_and(|&v| v <= last)
+            {
+                return 0..list.len();
+            }
+            let begin = list.partition_point(|&v| v < first);
+            begin..list.partition_point(|&v| v <= last).max(begin)
+        };
+        [of(self.xs, left, right), of(self.ys, top, bottom)]
+    }
+}
+
+/// Pixels on their way: where they lie, and in which of the lists.
+#[derive(Clone, Copy)]
+struct Group {
+    at: At,
+    begin: u32,
+    end: u32,
+    second: bool,
 }
 
 /// Most splits that wait: trees have fewer levels.
@@ -122,91 +158,134 @@ impl Trees {
         tile: &Tile<'_>,
         scratch: &mut Scratch,
     ) {
-        let Scratch {
-            pixels,
-            right,
-            leaves,
-        } = scratch;
-        let ends = |list: &[i32]| [list[0], list[list.len() - 1]];
-        let ([x0, x1], [y0, y1]) = (ends(tile.xs), ends(tile.ys));
-        let cells = tile.xs.len() * tile.ys.len();
+        let Scratch { lists, leaves } = scratch;
+        let [first, second] = lists;
+        let (columns, rows) = (tile.xs.len(), tile.ys.len());
         for (&root, leaves) in self.roots.iter().zip(leaves.chunks_exact_mut(TILE.area())) {
             for (row, &y) in tile.ys.iter().enumerate() {
-                let first = planes.entry(0, y);
-                let pixels = &mut pixels[row * tile.xs.len()..][..tile.xs.len()];
+                let entry = planes.entry(0, y);
+                let pixels = &mut first[row * columns..][..columns];
                 for ((to, &x), cell) in pixels.iter_mut().zip(tile.xs).zip(row * TILE.width..) {
                     *to = Pixel {
-                        entry: first + x as u32,
+                        entry: entry + x as u32,
                         cell: cell as u16,
                     };
                 }
             }
             // Right sides wait here until all left of them is done.
-            let mut waiting = heapless::Vec::<(At, usize, usize), STACK>::new();
-            let mut next = Some((root, 0, cells));
-            while let Some((at, begin, end)) = next {
-                let list = &mut pixels[begin..end];
-                if at & AT_LEAF != 0 {
+            let mut waiting = heapless::Vec::<Group, STACK>::new();
+            let mut next = Some(Group {
+                at: root,
+                begin: 0,
+                end: (columns * rows) as u32,
+                second: false,
+            });
+            while let Some(group) = next {
+                let range = group.begin as usize..group.end as usize;
+                let (list, to) = if group.second {
+                    (&second[range.clone()], &mut first[range])
+                } else {
+                    (&first[range.clone()], &mut second[range])
+                };
+                if group.at & AT_LEAF != 0 {
                     for pixel in list {
-                        leaves[usize::from(pixel.cell)] = at;
+                        leaves[usize::from(pixel.cell)] = group.at;
                     }
                     next = waiting.pop();
                     continue;
                 }
-                let split = &self.splits[at as usize];
-                let place = |p: Pixel| {
-                    let cell = usize::from(p.cell);
-                    (tile.xs[cell % TILE.width], tile.ys[cell / TILE.width])
-                };
-                let ask = |(x, y)| feature.response(planes, &split.theta, x, y) > split.tau;
-                let left = match &split.corners {
-                    Some(corners) => {
-                        let limit = corners.limit(split.tau);
-                        if corners.hold([x0, x1, y0, y1]) {
-                            corners.judged(planes, limit, Inside { list, right })
-                        } else {
-                            let ask = |p: Pixel| {
-                                let (x, y) = place(p);
-                                (!corners.hold([x, x, y, y])).then(|| ask((x, y)))
-                            };
-                            corners.judged(planes, limit, Partly { list, right, ask })
-                        }
-                    }
-                    None => part(list, right, |p| ask(place(p))),
-                };
+                let split = &self.splits[group.at as usize];
                 let [l, r] = split.sides;
-                let middle = begin + left;
-                next = match (left > 0, middle < end) {
+                let Some(left) = split.part(feature, planes, tile, list, to) else {
+                    next = Some(Group { at: r, ..group });
+                    continue;
+                };
+                let middle = group.begin + left as u32;
+                let second = !group.second;
+                let side = |at, begin, end| Group {
+                    at,
+                    begin,
+                    end,
+                    second,
+                };
+                let (left, right) = (side(l, group.begin, middle), side(r, middle, group.end));
+                next = match (group.begin < middle, middle < group.end) {
                     (true, true) => {
                         // As deep as the tree at most, which has room.
-                        let _ = waiting.push((r, middle, end));
-                        Some((l, begin, middle))
+                        let _ = waiting.push(right);
+                        Some(left)
                     }
-                    (true, false) => Some((l, begin, end)),
-                    _ => Some((r, begin, end)),
+                    (true, false) => Some(left),
+                    _ => Some(right),
                 };
             }
         }
     }
 }
 
+impl Split {
+    /// Parts pixels into those that go left and those that go right; how many go left. `None`
+    /// where all go right and nothing was done.
+    #[inline(always)]
+    fn part<F: Feature>(
+        &self,
+        feature: &F,
+        planes: &Planes,
+        tile: &Tile<'_>,
+        list: &[Pixel],
+        to: &mut [Pixel],
+    ) -> Option<usize> {
+        let ask = |p: Pixel| {
+            let cell = usize::from(p.cell);
+            let (x, y) = (tile.xs[cell % TILE.width], tile.ys[cell / TILE.width]);
+            feature.response(planes, &self.theta, x, y) > self.tau
+        };
+        let Some(corners) = &self.corners else {
+            return Some(part(list, to, ask));
+        };
+        let limit = corners.limit(self.tau);
+        let [columns, rows] = tile.within(corners.reach());
+        if columns.is_empty() || rows.is_empty() {
+            return (!self.rest_goes_right).then(|| part(list, to, ask));
+        }
+        if columns.len() == tile.xs.len() && rows.len() == tile.ys.len() {
+            if list.len() < MANY {
+                return Some(corners.judged(planes, limit, Inside { list, to }));
+            }
+            let first = planes.entry(tile.xs[0], tile.ys[0]);
+            let last = planes.entry(tile.xs[columns.end - 1], tile.ys[rows.end - 1]);
+            let among = (first, (last - first) as usize + 1);
+            return Some(corners.judged_among(planes, limit, among, Inside { list, to }));
+        }
+        let (across, down) = (columns.len(), rows.len());
+        let ask = |p: Pixel| {
+            let cell = usize::from(p.cell);
+            let (column, row) = (cell % TILE.width, cell / TILE.width);
+            let inside =
+                column.wrapping_sub(columns.start) < across && row.wrapping_sub(rows.start) < down;
+            (!inside).then(|| self.rest_goes_right || ask(p))
+        };
+        Some(corners.judged(planes, limit, Partly { list, to, ask }))
+    }
+}
+
 /// Parts pixels whose regions lie inside.
 struct Inside<'a> {
-    list: &'a mut [Pixel],
-    right: &'a mut [Pixel],
+    list: &'a [Pixel],
+    to: &'a mut [Pixel],
 }
 
 impl Judged<usize> for Inside<'_> {
     #[inline(always)]
     fn with(self, above: impl Fn(u32) -> bool) -> usize {
-        part(self.list, self.right, |p| above(p.entry))
+        part(self.list, self.to, |p| above(p.entry))
     }
 }
 
 /// Parts pixels of which some have to be asked.
 struct Partly<'a, A> {
-    list: &'a mut [Pixel],
-    right: &'a mut [Pixel],
+    list: &'a [Pixel],
+    to: &'a mut [Pixel],
     /// Says nothing of a pixel whose regions lie inside.
     ask: A,
 }
@@ -214,26 +293,24 @@ struct Partly<'a, A> {
 impl<A: Fn(Pixel) -> Option<bool>> Judged<usize> for Partly<'_, A> {
     #[inline(always)]
     fn with(self, above: impl Fn(u32) -> bool) -> usize {
-        part(self.list, self.right, |p| {
+        part(self.list, self.to, |p| {
             (self.ask)(p).unwrap_or_else(|| above(p.entry))
         })
     }
 }
 
-/// Brings the pixels that go left before those that go right; returns how many those are.
+/// Brings the pixels that go left to the front and those that go right to the end, in turned
+/// order; returns how many go left.
 #[inline(always)]
-fn part(list: &mut [Pixel], right: &mut [Pixel], goes_right: impl Fn(Pixel) -> bool) -> usize {
-    let (mut l, mut r) = (0, 0);
-    let right = &mut right[..list.len()];
-    for i in 0..list.len() {
-        let pixel = list[i];
+fn part(list: &[Pixel], to: &mut [Pixel], goes_right: impl Fn(Pixel) -> bool) -> usize {
+    let (mut left, n) = (0, list.len());
+    let to = &mut to[..n];
+    for (i, &pixel) in list.iter().enumerate() {
         let goes = goes_right(pixel);
         // Both, so that nothing has to be guessed; the one that is wrong is written over.
-        list[l] = pixel;
-        right[r] = pixel;
-        l += usize::from(!goes);
-        r += usize::from(goes);
+        to[left] = pixel;
+        to[n - 1 - (i - left)] = pixel;
+        left += usize::from(!goes);
     }
-    list[l..].copy_from_slice(&right[..r]);
-    l
+    left
 }

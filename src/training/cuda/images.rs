@@ -78,6 +78,8 @@ pub struct Images<'a> {
     /// Most words of tables, and most samples of 16 bits, of a batch.
     words: usize,
     raw: usize,
+    /// Bytes that were copied to the device.
+    copied: u64,
 }
 
 impl<'a> Images<'a> {
@@ -100,6 +102,7 @@ impl<'a> Images<'a> {
             cache: None,
             words: 0,
             raw: 0,
+            copied: 0,
         };
         let size = |i: usize| images.store.size(i / sides);
         let places = store.len() * sides;
@@ -179,6 +182,11 @@ impl<'a> Images<'a> {
     /// Whether all images stay on the device.
     pub fn is_resident(&self) -> bool {
         self.resident.is_some()
+    }
+
+    /// Bytes of images that were copied to the device so far.
+    pub fn copied(&self) -> u64 {
+        self.copied
     }
 
     fn place(&self, view: View) -> usize {
@@ -301,6 +309,7 @@ impl<'a> Images<'a> {
             }
         }
         done?;
+        self.copied += 2 * raw as u64;
         let views = slot.views.load(stream, &all)?.ptr();
         Ok(There { planes, views })
     }

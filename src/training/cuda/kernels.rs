@@ -13,6 +13,10 @@ pub const DIRECT_WARPS: usize = 4;
 pub const BEST_THREADS: usize = 128;
 /// Thresholds that lie in shared memory, at most.
 pub const FEW: usize = 64;
+pub const KEEP_WARPS: usize = 4;
+pub const SPLIT_WARPS: usize = 8;
+/// Shared memory that a block of `split` has of its own, at most, bytes.
+const SPLIT_STATIC: u32 = (SPLIT_WARPS * WARP * 16) as u32;
 /// No candidate.
 pub const NONE: u32 = u32::MAX;
 
@@ -153,7 +157,7 @@ device_struct! {
         pub heap: u32,
         pub classes: u32,
         pub first_class: u32,
-        pub unused: u32,
+        pub pixels: u32,
     }
 }
 
@@ -196,6 +200,37 @@ device_struct! {
     }
 }
 
+device_struct! {
+    /// What is split by kept responses, as in the kernel file.
+    pub struct Kept {
+        pub items: DevicePtr<u32>,
+        pub places: DevicePtr<NodePlace>,
+        pub totals: DevicePtr<u32>,
+        pub weights: DevicePtr<u32>,
+        pub thetas: DevicePtr<[u32; 4]>,
+        pub picks: DevicePtr<u32>,
+        pub classes: DevicePtr<u8>,
+        pub responses: DevicePtr<i32>,
+        pub results: DevicePtr<Found>,
+        pub lefts: DevicePtr<u32>,
+        pub first: u32,
+        pub candidates: u32,
+        pub thresholds: u32,
+        pub unused: u32,
+    }
+}
+
+type Keep = Function<(
+    Options,
+    DevicePtr<u32>,
+    DevicePtr<ViewTables>,
+    DevicePtr<[u32; 4]>,
+    u32,
+    DevicePtr<NodePlace>,
+    DevicePtr<[u32; 4]>,
+    u32,
+    DevicePtr<i32>,
+)>;
 type Draw = Function<(
     Options,
     DevicePtr<NodePlace>,
@@ -279,8 +314,12 @@ pub struct Kernels {
     pub route: Route,
     pub score: Score,
     pub best: Best,
+    pub keep: Keep,
+    pub split: Function<(Options, XlogTables, Kept)>,
     /// Shared memory that a block of `count` may have.
     pub shared: u32,
+    /// And one of `split`.
+    pub split_shared: u32,
 }
 
 impl Kernels {
@@ -322,9 +361,24 @@ impl Kernels {
             ))?,
             score: module.function("training_score")?,
             best: module.function("training_best")?,
+            keep: module.function(name(
+                "training_keep_region",
+                "training_keep_rgbd",
+                "training_keep_depth",
+            ))?,
+            split: module.function(name(
+                "training_split_region",
+                "training_split_rgbd",
+                "training_split_depth",
+            ))?,
             shared: context.device().shared_per_block,
+            split_shared: context
+                .device()
+                .shared_per_block
+                .saturating_sub(SPLIT_STATIC),
         };
         kernels.count.allow_shared(kernels.shared)?;
+        kernels.split.allow_shared(kernels.split_shared)?;
         Ok(kernels)
     }
 }
@@ -343,7 +397,8 @@ mod tests {
             size_of::<Work>(),
             size_of::<XlogTables>(),
             size_of::<Found>(),
+            size_of::<Kept>(),
         ];
-        assert_eq!(sizes, [84, 12, 40, 24, 80, 24, 32]);
+        assert_eq!(sizes, [84, 12, 40, 24, 80, 24, 32, 96]);
     }
 }

@@ -24,6 +24,20 @@ impl<T: Element> Room<T> {
         Self { name, buffer: None }
     }
 
+    /// Gives the memory back.
+    pub fn release(&mut self) {
+        self.buffer = None;
+    }
+
+    /// `n` elements of it, with none in reserve where it has to be taken anew.
+    pub fn exactly(&mut self, context: &Context, n: usize) -> Result<DeviceBuffer<T>, GpuError> {
+        if self.buffer.as_ref().is_none_or(|b| b.len() < n) {
+            self.buffer = None;
+            self.buffer = Some(buffer(context, self.name, n)?);
+        }
+        self.get(context, n)
+    }
+
     /// `n` elements of it.
     pub fn get(&mut self, context: &Context, n: usize) -> Result<DeviceBuffer<T>, GpuError> {
         if self.buffer.as_ref().is_none_or(|b| b.len() < n) {

@@ -8,9 +8,10 @@
 //! reserve), three eighths for images (or their own limit where that is less), the rest for
 //! pixels. Images stay on the device where all of them fit, else they pass by once a level for
 //! uniform thresholds, twice for those from responses, and once or twice more for each slice of
-//! the frontier behind the first: batches go through slots, one of which is filled while another
-//! is worked on.
+//! the frontier behind the first, unless responses are kept ([`kept`]): batches go through slots,
+//! one of which is filled while another is worked on.
 mod images;
+mod kept;
 mod kernels;
 mod memory;
 
@@ -18,6 +19,7 @@ use rayon::prelude::*;
 
 use self::{
     images::{Images, SLOTS, Slot, There},
+    kept::{Keeper, Keeping},
     kernels::{
         BEST_THREADS, DIRECT_WARPS, FEW, Found, Kernels, NONE, NodePlace, Options, WARP, Work,
         XlogTables,
@@ -25,10 +27,10 @@ use self::{
     memory::{Pair, Room},
 };
 use super::{
-    Job, Reducer, Resources, TrainError,
+    Job, Reducer, Resources, Traffic, TrainError,
     grow::{self, Engine, Grower, leads_to},
     growing::Growing,
-    histogram::{Candidate, Picked, Picks, Slice, Winner, bins_of, keep_best},
+    histogram::{Candidate, Picked, Picks, Place, Slice, Winner, bins_of, keep_best},
     store::Store,
 };
 use crate::{
@@ -136,6 +138,7 @@ pub(super) struct Trainer<'a> {
     lefts: Room<u32>,
     found_host: Pair<Found>,
     lefts_host: Pair<u32>,
+    keeper: Keeper,
     exchange: Option<Pinned<u32>>,
 }
 
@@ -159,6 +162,8 @@ enum Task<'t> {
     /// The same of pixels whose nodes are known only once they are there.
     PickRouted(&'t Slice, &'t Candidates, &'t mut Picks),
     Count(&'t Slice, &'t Candidates),
+    /// Responses to where they are kept.
+    Keep(&'t Slice, &'t mut Keeping),
 }
 
 /// The nodes of a batch's pixels, once they are there, and how many of each view there are.
@@ -221,6 +226,7 @@ impl<'a> Trainer<'a> {
             lefts: Room::new("winners' counts"),
             found_host: Pair::new("winners"),
             lefts_host: Pair::new("winners' counts"),
+            keeper: Keeper::new(),
             exchange: None,
             context,
         })
@@ -283,6 +289,7 @@ impl<'a> Trainer<'a> {
         let most = (self.limit / 8 / PIXEL_BYTES).clamp(1, MOST_PIXELS) as usize;
         let pixels = |view: usize| grower.samples[view].len();
         let batches = self.images.batches(&grower.views, wanted, pixels, most);
+        let copied = self.images.copied();
         let mut next = Some(self.bring(grower, 0, batches[0], routing)?);
         for (k, batch) in batches.iter().enumerate() {
             grower.go_on(level)?;
@@ -313,9 +320,19 @@ impl<'a> Trainer<'a> {
                     let n = self.count(grower, k, batch, there, (*slice, *candidates))?;
                     grower.resources.observer.responses(n);
                 }
+                Task::Keep(slice, keeping) => {
+                    let n = self.keep(grower, k, batch, there, (*slice, &mut **keeping))?;
+                    grower.resources.observer.responses(n);
+                }
             }
             self.work.record(&self.slots[k % SLOTS].done)?;
         }
+        grower.resources.observer.traffic(&Traffic {
+            passes: 1,
+            batches: batches.len() as u64,
+            images: self.images.copied() - copied,
+            kept: 0,
+        });
         Ok(())
     }
 
@@ -471,6 +488,30 @@ impl<'a> Trainer<'a> {
         Ok(plan.list.len() as u64 * u64::from(candidates.n))
     }
 
+    /// The nodes of a slice, their pixels by class and the weights of those.
+    fn load_places(
+        &mut self,
+        slice: &Slice,
+        base: impl Fn(usize, &Place) -> u64,
+    ) -> Result<DeviceBuffer<NodePlace>, GpuError> {
+        let mut list = Vec::with_capacity(slice.len());
+        let (mut totals, mut weights) = (Vec::new(), Vec::new());
+        for (i, place) in slice.places.iter().enumerate() {
+            list.push(NodePlace {
+                base: base(i, place),
+                heap: place.heap,
+                classes: place.totals.len() as u32,
+                first_class: totals.len() as u32,
+                pixels: place.totals.iter().sum(),
+            });
+            totals.extend_from_slice(&place.totals);
+            weights.extend_from_slice(&place.weights);
+        }
+        self.totals.load(&self.work, &totals)?;
+        self.weights.load(&self.work, &weights)?;
+        self.places.load(&self.work, &list)
+    }
+
     /// Draws candidates `from..` of each node, and their thresholds where those are uniform.
     fn draw(
         &mut self,
@@ -478,33 +519,19 @@ impl<'a> Trainer<'a> {
         (from, n): (u32, u32),
         uniform: bool,
     ) -> Result<Candidates, TrainError> {
+        let list = self.load_places(slice, |_, place| place.base as u64)?;
         let context = &self.context;
         let (places, t) = (slice.len(), slice.thresholds);
-        let mut list = Vec::with_capacity(places);
-        let (mut totals, mut weights) = (Vec::new(), Vec::new());
-        for place in &slice.places {
-            list.push(NodePlace {
-                base: place.base as u64,
-                heap: place.heap,
-                classes: place.totals.len() as u32,
-                first_class: totals.len() as u32,
-                unused: 0,
-            });
-            totals.extend_from_slice(&place.totals);
-            weights.extend_from_slice(&place.weights);
-        }
         let all = places * n as usize;
         let candidates = Candidates {
             n,
-            places: self.places.load(&self.work, &list)?,
+            places: list,
             thetas: self.thetas.get(context, all)?,
             drawn: self.drawn.get(context, all * t)?,
             sorted: self.sorted.get(context, all * t)?,
             order: self.order.get(context, all * t)?,
             bins: self.bins.get(context, slice.bins * n as usize)?,
         };
-        self.totals.load(&self.work, &totals)?;
-        self.weights.load(&self.work, &weights)?;
         let shape = LaunchShape::covering(all, 128);
         self.kernels.draw.launch(
             &self.work,
@@ -601,7 +628,7 @@ impl<'a> Trainer<'a> {
         self.work.synchronize()?;
         let (found, lefts) = (found.read()?, lefts.read()?);
         let mut rest = &lefts[..];
-        let winner = |(place, found): (&super::histogram::Place, &Found)| {
+        let winner = |(place, found): (&Place, &Found)| {
             let (left, tail) = rest.split_at(place.totals.len());
             rest = tail;
             (found.candidate != NONE).then(|| Winner {
@@ -676,6 +703,16 @@ impl<F: Feature> Engine<F> for Trainer<'_> {
         self.pass(grower, growing.level, &wanted, Some(&routing), Task::Route)
     }
 
+    fn split_kept(
+        &mut self,
+        grower: &mut Grower<'_, F>,
+        growing: &Growing,
+        frontier: &[Candidate],
+        slices: usize,
+    ) -> Result<Option<Vec<Option<Winner>>>, TrainError> {
+        self.split_by_kept(grower, growing, frontier, slices)
+    }
+
     fn split_slice(
         &mut self,
         grower: &mut Grower<'_, F>,
@@ -685,6 +722,7 @@ impl<F: Feature> Engine<F> for Trainer<'_> {
         routed: &mut bool,
     ) -> Result<Vec<Option<Winner>>, TrainError> {
         self.begin(grower)?;
+        self.make_room(false);
         let (recipe, level) = (&grower.job.recipe, growing.level);
         let slice = Slice::new(nodes, recipe);
         let thresholds = recipe.thresholds as usize;

@@ -228,7 +228,12 @@ impl Feature for Region {
             return None;
         }
         let means = self.norm == Norm::Mean;
-        Corners::new(planes, means, ([x1, y1], [w1, h1], c1), two)
+        let corners = Corners::new(planes, means, ([x1, y1], [w1, h1], c1), two)?;
+        Some(if self.shrink {
+            corners
+        } else {
+            corners.or_invalid()
+        })
     }
 }
 
