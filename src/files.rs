@@ -24,6 +24,26 @@ pub(crate) fn missing_folder(file: &Path) -> Option<&Path> {
     folder.filter(|f| !f.is_dir())
 }
 
+/// Why a file can't be written at this place, as far as can be told before; `None` where nothing
+/// speaks against it.
+pub(crate) fn unwritable(file: &Path) -> Option<String> {
+    if let Some(folder) = missing_folder(file) {
+        return Some(format!("{} is no folder", folder.display()));
+    }
+    if file.is_dir() {
+        return Some("it is a folder, expected the name of a file".into());
+    }
+    let folder = file.parent().filter(|f| !f.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let needed = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    let refused = rustix::fs::access(folder, needed).err()?;
+    let refused = io::Error::from(refused);
+    Some(format!(
+        "in {} no file can be made: {refused}",
+        folder.display()
+    ))
+}
+
 /// Opens a regular file of at most `most` bytes; no more are read of one that grows.
 ///
 /// # Errors

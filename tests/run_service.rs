@@ -427,3 +427,37 @@ fn a_strict_loop_that_cannot_keep_its_deadline_ends_with_a_status() {
         "{said}"
     );
 }
+
+#[test]
+fn places_that_nothing_can_be_written_to_are_refused_before_the_first_frame() {
+    let long = format!("socket = '{}.sock'", "n".repeat(120));
+    for (line, expected) in [
+        ("socket = ''", "it is a folder, expected the name of a file"),
+        ("socket = 'no/such.sock'", "no is no folder"),
+        (
+            "socket = 'roadloop.toml'",
+            "is no socket, expected none or one that an earlier process left",
+        ),
+        (&long, "expected at most 107 for a socket"),
+        ("metrics = 'no/such.prom'", "no is no folder"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let line = if line.starts_with("metrics") {
+            line.to_owned()
+        } else {
+            format!("{line}\nmetrics = 'roadloop.prom'")
+        };
+        let text = STREET.replace("metrics = 'roadloop.prom'", &line);
+        assert!(text.contains(&line), "{text}");
+        fs::write(dir.path().join("roadloop.toml"), text).unwrap();
+        let output = command(dir.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(78), "{line}: {said}");
+        let key = if line.starts_with("metrics") {
+            "output.metrics: "
+        } else {
+            "output.socket: "
+        };
+        assert!(said.contains(key) && said.contains(expected), "{said}");
+    }
+}

@@ -356,11 +356,10 @@ pub(super) fn background(config: &Config) -> Result<Option<Vec<u8>>, Failure> {
     let Some(path) = &config.foreground.snapshot else {
         return Ok(None);
     };
-    if let Some(folder) = files::missing_folder(path) {
+    if let Some(why) = files::unwritable(path) {
         return Err(Failure::config(format!(
-            "foreground.snapshot: {}: {} is no folder",
-            path.display(),
-            folder.display()
+            "foreground.snapshot: {}: {why}",
+            path.display()
         )));
     }
     match files::read(path, MAX_BACKGROUND) {

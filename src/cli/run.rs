@@ -1,5 +1,6 @@
 //! `roadloop run --config F`: live cameras through the loop; what the service starts.
 use std::{
+    os::unix::fs::FileTypeExt as _,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -17,6 +18,7 @@ use super::{
 use crate::{
     calib::Rig,
     config::Config,
+    files,
     frame_loop::{Clock as _, Models, Monitor, MonotonicClock, Publish},
     live::{Live, LiveError},
     realtime::{Realtime, RealtimeError},
@@ -116,7 +118,37 @@ struct Service<'a> {
     record: Option<PathBuf>,
 }
 
+/// A socket's address has room for so many bytes.
+const MAX_SOCKET_PATH: usize = 107;
+
+/// Refuses places that no socket or file can be made at: before a camera is opened.
+fn outputs(config: &Config) -> Result<(), Failure> {
+    let wrong = |key: &str, path: &Path, why: &str| {
+        Failure::config(format!("output.{key}: {}: {why}", path.display()))
+    };
+    let output = &config.output;
+    for (key, path) in [("socket", &output.socket), ("metrics", &output.metrics)] {
+        if let Some((path, why)) = path.as_ref().and_then(|p| Some((p, files::unwritable(p)?))) {
+            return Err(wrong(key, path, &why));
+        }
+    }
+    let Some(path) = &output.socket else {
+        return Ok(());
+    };
+    let length = path.as_os_str().len();
+    if length > MAX_SOCKET_PATH {
+        let text = format!("{length} bytes, expected at most {MAX_SOCKET_PATH} for a socket");
+        return Err(wrong("socket", path, &text));
+    }
+    if std::fs::symlink_metadata(path).is_ok_and(|m| !m.file_type().is_socket()) {
+        let text = "is no socket, expected none or one that an earlier process left";
+        return Err(wrong("socket", path, text));
+    }
+    Ok(())
+}
+
 fn start(config: &Config, path: &Path, service: &Service<'_>) -> Result<(), Failure> {
+    outputs(config)?;
     let computer = Computer::new(config.live.backend, config)?;
     log::info!("computing on {computer}");
     let realtime = Realtime::start(&config.realtime, computer.name() == "cuda")?;

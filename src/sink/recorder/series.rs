@@ -208,7 +208,10 @@ impl Series {
         let least = self.config.min_free_mib << 20;
         while self.disk.free(&self.folder)? < least {
             if quota == 0 || !delete_oldest(&self.root, open) {
-                let text = format!("fewer than {} MiB are free", self.config.min_free_mib);
+                let text = format!(
+                    "fewer than {} MiB are free (record.min_free_mib)",
+                    self.config.min_free_mib
+                );
                 return Err(io::Error::new(io::ErrorKind::StorageFull, text));
             }
         }
