@@ -289,10 +289,9 @@ fn change(sums: &Sums, own: &Own, factor: &Factor) -> Option<[f64; N]> {
         return None;
     }
     let gain = (var_t / var_i).sqrt();
-    let mut right = [0.0; N];
-    for k in 0..N {
-        right[k] = gain * (sums.descent[k] - mean_i * own.d[k]) - (own.td[k] - mean_t * own.d[k]);
-    }
+    let right = std::array::from_fn(|k| {
+        gain * (sums.descent[k] - mean_i * own.d[k]) - (own.td[k] - mean_t * own.d[k])
+    });
     solve(factor, &right)
 }
 

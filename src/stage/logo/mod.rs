@@ -82,7 +82,7 @@ pub struct Input<'a> {
 }
 
 /// Most pairs of one template that are looked at in a frame: those of the least distance.
-pub const MAX_PAIRS: usize = 256;
+pub const MAX_PAIRS: usize = 384;
 
 /// Parameters of the logo stage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -18,7 +18,7 @@ pub(crate) struct Rect {
 }
 
 /// Side of a tile in the full size, px.
-const TILE: usize = 128;
+const TILE: usize = 64;
 
 /// The frame and its smaller copies. A pixel of a level is the rounded mean of four of the level
 /// below; what is odd at the right or bottom is left out. Levels are made in tiles, when

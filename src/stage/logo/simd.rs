@@ -46,7 +46,7 @@ dispatched! {
     /// See [`kernel::normal`].
     fn normal = kernel(blocks: &[Block], weights: &[[f32; LANES]], normal: &mut [[f64; N]; N]);
     /// See [`vote::count`].
-    fn count = vote(ballot: &vote::Ballot, first: usize, last: usize, votes: &mut [u32]);
+    fn count = vote(ballot: &vote::Ballot, first: usize, votes: &mut [u32]);
     /// See [`pyramid::halve`].
     fn halve = pyramid(
         from: &[u8],

@@ -14,7 +14,7 @@ use crate::frame::Size;
 const COARSE_SHARE: f64 = 0.7;
 
 /// Gains of correlation that are worth another step of the coarse and of the fine fit.
-const GAINS: [f64; 2] = [0.01, 0.001];
+const GAINS: [f64; 2] = [0.01, 0.0002];
 
 /// Share of the way from the least correlation to 1 that a logo without any pair would have to
 /// make up.

@@ -21,7 +21,7 @@ const REACH: [f32; 2] = [0.36, 0.15];
 const FAR: f32 = REACH[1] * REACH[1];
 
 /// Clusters of one template that may be looked at in a frame.
-const MAX_CLUSTERS: usize = 8;
+const MAX_CLUSTERS: usize = 6;
 
 /// An unambiguous pair's vote; others weigh 1.
 const CLEAR_WEIGHT: u32 = 3;
@@ -183,11 +183,10 @@ impl Leader {
     }
 }
 
-/// Counts for the pairs at places `first` to `last` those that agree with them, themselves
-/// included.
+/// Counts for the pairs from place `first` on those that agree with them, themselves included.
 #[inline(always)]
-pub fn count(ballot: &Ballot, first: usize, last: usize, votes: &mut [u32]) {
-    for place in first..last {
+pub fn count(ballot: &Ballot, first: usize, votes: &mut [u32]) {
+    for (place, votes) in (first..).zip(votes) {
         let leader = ballot.leader(place);
         let [from, to] = ballot.windows[place].map(usize::from);
         // There is room behind the last.
@@ -210,7 +209,7 @@ pub fn count(ballot: &Ballot, first: usize, last: usize, votes: &mut [u32]) {
             }
             left = left.saturating_sub(LANES as u32);
         }
-        votes[place] = sums.iter().sum();
+        *votes = sums.iter().sum();
     }
 }
 
@@ -400,7 +399,7 @@ impl Voter {
         ballot.fill(all, order);
         votes.clear();
         votes.resize(order.len(), 0);
-        simd::count(*isa, ballot, 0, order.len(), votes);
+        simd::count(*isa, ballot, 0, votes);
         let entry = |votes: &[u32], place: usize| {
             let votes = votes[place];
             let enough = (votes / PAIR) as usize >= self.min_votes;
@@ -419,7 +418,7 @@ impl Voter {
                 continue;
             }
             // Votes only fall while pairs are used: the first whose count still holds leads.
-            simd::count(*isa, ballot, leader, leader + 1, votes);
+            simd::count(*isa, ballot, leader, &mut votes[leader..=leader]);
             let again = entry(votes, leader);
             if again != Some(best) {
                 if let Some(again) = again {
@@ -654,7 +653,7 @@ pub(super) mod tests {
         let n = voter.order.len();
         let of = |isa| {
             let mut votes = vec![0; n];
-            simd::count(isa, &voter.ballot, 0, n, &mut votes);
+            simd::count(isa, &voter.ballot, 0, &mut votes);
             votes
         };
         let expected = of(Isa::Baseline);

@@ -198,7 +198,7 @@ pub fn own(blocks: &[Block], weights: &[Lanes], own: &mut Own) {
 pub fn normal(blocks: &[Block], weights: &[Lanes], normal: &mut [[f64; N]; N]) {
     *normal = [[0.0; N]; N];
     for (blocks, weights) in blocks.chunks(CHUNK).zip(weights.chunks(CHUNK)) {
-        for r in 0..N {
+        for (r, normal) in normal.iter_mut().enumerate() {
             let mut row = [[0.0; LANES]; N];
             for (b, m) in blocks.iter().zip(weights) {
                 let mut seen = [0.0; LANES];
@@ -209,7 +209,7 @@ pub fn normal(blocks: &[Block], weights: &[Lanes], normal: &mut [[f64; N]; N]) {
                     add(to, &seen, d);
                 }
             }
-            for (to, lanes) in normal[r].iter_mut().zip(&row).take(r + 1) {
+            for (to, lanes) in normal.iter_mut().zip(&row).take(r + 1) {
                 *to += fold(lanes);
             }
         }
