@@ -37,6 +37,7 @@
 //! its time stamp is on the loop's own clock, and deadline and durations count from the stamp.
 //! [`FrameLoop::watched`] tells a [`Monitor`] at any time which stage of which frame runs.
 mod admission;
+mod aside;
 mod backend;
 mod chain;
 mod clock;
