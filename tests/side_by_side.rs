@@ -275,6 +275,8 @@ impl Source for Stored {
 struct Case {
     mono: bool,
     overlap: bool,
+    /// The mono chain begins beside the stereo chain.
+    ahead: bool,
     threads: usize,
     pace: Pace,
 }
@@ -309,6 +311,7 @@ fn on_cpu(
         assert_eq!(mono.is_some(), case.mono);
         let mut config = config();
         config.frame_loop.overlap = case.overlap;
+        config.frame_loop.overlap_on_cpu = case.ahead;
         config.frame_loop.deadline_us = 150_000;
         let parts = Parts::new(Some((&rectification, shape)), mono, true, models);
         let (mut backend, slot) = parts.on_cpu(&config).unwrap();
@@ -342,20 +345,22 @@ fn on_the_cpu_results_are_the_same_beside_and_one_after_the_other() {
         let case = Case {
             mono,
             overlap: false,
+            ahead: false,
             threads: 1,
             pace: Pace::Max,
         };
         let alone = on_cpu(case, &models, None, None);
         let expected = alone.digest.digests();
-        for (pace, overlap, threads) in [
+        for (pace, ahead, threads) in [
             (Pace::Max, true, 1),
-            (Pace::Max, true, 2),
+            (Pace::Max, false, 2),
             (Pace::Max, true, 4),
             (Pace::Realtime, true, 2),
         ] {
             let case = Case {
                 mono,
-                overlap,
+                overlap: true,
+                ahead,
                 threads,
                 pace,
             };
@@ -380,6 +385,7 @@ fn a_frame_goes_out_without_what_is_late_and_its_recording_gives_the_same() {
         let case = Case {
             mono,
             overlap: true,
+            ahead: true,
             threads: 2,
             pace: Pace::Realtime,
         };
@@ -403,6 +409,7 @@ fn a_frame_goes_out_without_what_is_late_and_its_recording_gives_the_same() {
             let case = Case {
                 mono,
                 overlap,
+                ahead: threads > 1,
                 threads,
                 pace: Pace::Max,
             };

@@ -176,15 +176,20 @@ impl<W: Work> Seat<W> {
                 Desk::Back(work, notes) => {
                     self.here = Some(work);
                     laps.arrived();
+                    // By the loop's clock, which may be a slower one than that of the threads.
+                    let passed_ns = laps.now().since(self.sent);
                     for lap in notes {
-                        let from = self.sent.plus_ns(lap.start_ns);
-                        laps.note(lap.stage, from, lap.duration_ns);
+                        let start_ns = lap.start_ns.min(passed_ns);
+                        let duration_ns = lap.duration_ns.min(passed_ns - start_ns);
+                        laps.note(lap.stage, self.sent.plus_ns(start_ns), duration_ns);
                     }
                 }
                 Desk::Broken(said) => {
+                    let message = format!("stage {} panicked: {said}", names(self.unit));
+                    *shared.lock() = Desk::Broken(said);
                     return Err(BackendError {
                         backend: "cpu",
-                        message: format!("stage {} panicked: {said}", names(self.unit)),
+                        message,
                     });
                 }
                 other => *shared.lock() = other,
@@ -336,6 +341,8 @@ mod tests {
             error.starts_with(begins) && error.contains("thirteen"),
             "{error}"
         );
+        // Nor is it waited for again.
+        assert!(seat.take_back(&mut laps).is_err());
     }
 
     /// A wait without time says at once whether it is back.

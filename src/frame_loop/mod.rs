@@ -45,10 +45,6 @@ mod config;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
-#[cfg(feature = "cuda")]
-mod cuda_labels;
-#[cfg(feature = "cuda")]
-mod cuda_mono;
 mod fault;
 mod labels;
 mod monitor;
@@ -66,11 +62,7 @@ pub use clock::{Clock, MockClock, MonotonicClock};
 pub use config::{AdmissionConfig, BackendChoice, Budgets, LoopConfig, LoopConfigError, Publish};
 pub use cpu::{ChainError, CpuBackend, Shape};
 #[cfg(feature = "cuda")]
-pub use cuda::{CudaBackend, LeftImage, Wanted};
-#[cfg(feature = "cuda")]
-pub use cuda_labels::CudaLabels;
-#[cfg(feature = "cuda")]
-pub use cuda_mono::CudaMono;
+pub use cuda::{CudaBackend, CudaLabels, CudaMono, LeftImage, Wanted};
 pub use fault::{HangConfig, SlowConfig};
 pub use labels::{CpuLabels, LabelShape};
 pub use monitor::{Monitor, SharedHealth};

@@ -100,6 +100,8 @@ pub struct CpuMono {
     still: Option<Seat<Still>>,
     logo: Option<Seat<Marks>>,
     units: Vec<Unit>,
+    /// Whether they begin before the stereo chain is done.
+    beside: bool,
     _crew: Option<Crew>,
 }
 
@@ -221,8 +223,17 @@ impl CpuMono {
             still,
             logo,
             units,
+            beside: true,
             _crew: crew,
         })
+    }
+
+    /// Whether its units may be under way beside the stereo chain; they may where this is not
+    /// called.
+    #[must_use]
+    pub fn beside(mut self, beside: bool) -> Self {
+        self.beside = beside;
+        self
     }
 
     fn compute(
@@ -349,7 +360,8 @@ impl Backend for CpuMono {
         laps: &mut Laps<'_>,
     ) -> Result<bool, BackendError> {
         let this = self.units[unit];
-        let picture = slot.set.mono.as_ref().and_then(|mono| mono.usable());
+        let picture = slot.set.mono.as_ref().filter(|_| self.beside);
+        let picture = picture.and_then(|mono| mono.usable());
         Ok(picture.is_some_and(|image| self.send(this, image, slot.set.speed_mps, laps)))
     }
 
