@@ -233,7 +233,7 @@ const SMALL: Size = Size::new(131, 67);
 /// Frames as they went through a loop, with what was decided of each.
 #[derive(Default)]
 struct Recorded {
-    sets: Vec<Box<FrameSet>>,
+    sets: Vec<FrameSet>,
     outcomes: Vec<Vec<(StageId, Outcome)>>,
     digest: Digest,
 }
@@ -250,7 +250,7 @@ impl Sink for Recorded {
         }
         let mut set = view.set.unwrap().clone();
         set.decisions = Some(decisions);
-        self.sets.push(Box::new(set));
+        self.sets.push(set);
         self.outcomes.push(outcomes);
         Ok(self.digest.frame(result)?)
     }
@@ -260,11 +260,12 @@ impl Sink for Recorded {
     }
 }
 
-struct Stored(std::vec::IntoIter<Box<FrameSet>>);
+struct Stored(std::vec::IntoIter<FrameSet>);
 
 impl Source for Stored {
     fn next(&mut self, _wait_ns: u64) -> Next {
-        self.0.next().map_or(Next::End, Next::Frame)
+        let set = self.0.next().map(Box::new);
+        set.map_or(Next::End, Next::Frame)
     }
 
     fn recycle(&mut self, _set: Box<FrameSet>) {}
@@ -286,7 +287,7 @@ fn on_cpu(
     case: Case,
     models: &Models,
     slow: Option<SlowConfig>,
-    stored: Option<Vec<Box<FrameSet>>>,
+    stored: Option<Vec<FrameSet>>,
 ) -> Recorded {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(case.threads);
     pool.build().unwrap().install(|| {
