@@ -1,8 +1,9 @@
 //! `roadloop bench latency`: is what it says consistent, and what does it refuse?
 use std::{
     fs,
+    io::{BufRead as _, BufReader},
     path::Path,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 use serde_json::Value;
@@ -107,6 +108,7 @@ fn the_numbers_add_up_and_the_page_shows_them() {
     consistent(&report, 30);
     assert_eq!(report["settings"]["rate_hz"], 20.0);
     assert_eq!(report["settings"]["publish"], "when_ready");
+    assert_eq!(report["stopped"], false);
     assert_eq!(report["provenance"]["backend"], "cpu");
     for stage in [
         "rectify",
@@ -233,4 +235,55 @@ fn what_cannot_be_measured_is_refused_by_name() {
     let config = config(dir.path(), "[frame_loop]\nlatency_us = 5\n");
     let part = "frame_loop.latency_us is 5, expected 1000 to 1000000";
     refused(&["--config", &config], 78, &["roadloop.toml", part]);
+}
+
+/// Ticks of processor time that a process has taken.
+fn ticks(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields = stat.rsplit_once(')').unwrap().1.split_whitespace();
+    fields
+        .skip(11)
+        .take(2)
+        .map(|n| n.parse::<u64>().unwrap())
+        .sum()
+}
+
+#[test]
+fn a_measurement_that_is_stopped_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(dir.path(), "");
+    let page = dir.path().join("page.html");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_roadloop"))
+        .args(["bench", "latency", "--backend", "cpu", "--json"])
+        .args(["--config", &config, "--report", page.to_str().unwrap()])
+        .args(["--frames", "1000000", "--warm-up", "0", "--rate", "50"])
+        .env("RUST_LOG", "info")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let begun = |line: &String| line.contains("1000000 frames at 50 Hz");
+    while !begun(&lines.next().unwrap().unwrap()) {}
+    // Some frames are through.
+    let before = ticks(child.id());
+    while ticks(child.id()) < before + 50 {
+        std::thread::yield_now();
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let said: Vec<String> = lines.map(Result::unwrap).collect();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{said:?}");
+    let last = said.last().unwrap();
+    assert!(
+        last.contains("stopped before the end: the figures are those of"),
+        "{last}"
+    );
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["stopped"], true);
+    let doubt = report["doubts"][0].as_str().unwrap();
+    let due = number(&report["frames"]) + number(&report["misses"]["without_result"]);
+    assert_eq!(doubt, format!("stopped after {due} of 1000000 frames"));
+    assert!(fs::read_to_string(page).unwrap().contains(doubt));
 }

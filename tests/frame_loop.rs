@@ -159,8 +159,13 @@ impl<'a, F: FnMut(usize, StageId) -> u64> Beside<'a, F> {
         self.clock.sleep_until(to);
         laps.arrived();
         let mut start = from;
-        for &stage in self.units[unit].stages {
-            let takes = (self.cost)(frame, stage);
+        let stages = self.units[unit].stages;
+        for &stage in stages {
+            // Perhaps of an earlier frame.
+            let takes = match stages.len() {
+                1 => to.since(from),
+                _ => (self.cost)(frame, stage),
+            };
             laps.note(stage, start, takes);
             start = start.plus_ns(takes);
         }
@@ -205,6 +210,17 @@ impl<F: FnMut(usize, StageId) -> u64> Backend for Beside<'_, F> {
         self.log.push((slot.set.id.index, "meanwhile", unit));
     }
 
+    fn wait(
+        &mut self,
+        unit: usize,
+        until: Timestamp,
+        _laps: &Laps<'_>,
+    ) -> Result<bool, BackendError> {
+        let (_, to) = self.under_way[unit].unwrap();
+        self.clock.sleep_until(to.min(until));
+        Ok(to <= until)
+    }
+
     fn finish(
         &mut self,
         unit: usize,
@@ -218,7 +234,6 @@ impl<F: FnMut(usize, StageId) -> u64> Backend for Beside<'_, F> {
     }
 
     fn withdraw(&mut self, unit: usize, slot: &mut Slot) {
-        assert_eq!(self.under_way[unit], None);
         self.log.push((slot.set.id.index, "withdraw", unit));
     }
 }
@@ -749,6 +764,103 @@ fn the_same_times_give_the_same_decisions_side_by_side() {
     let (a, b) = (once(), once());
     assert_eq!(a.0.frames, b.0.frames);
     assert_eq!(a.1, b.1);
+}
+
+/// The foreground takes more than two periods once: nothing else is touched by it.
+#[test]
+fn a_frame_goes_out_at_its_deadline_without_what_is_late() {
+    let slow = |frame, stage| match stage {
+        StageId::Foreground if frame == 50 => 250,
+        _ => usual(stage),
+    };
+    let (seen, log) = beside(Pace::Realtime, &tight(), 100, slow);
+    assert_eq!(seen.frames.len(), 100);
+    assert!(seen.frames.iter().all(|f| !f.1), "no frame is late");
+    for (n, &lag) in seen.lag_ns.iter().enumerate() {
+        // In frame 58 it is tried, behind the others.
+        let waited = [50, 58].contains(&n);
+        assert_eq!(lag, if waited { 14 * MS } else { 13 * MS }, "{n}");
+        for stage in [StageId::Stixel, StageId::Forest] {
+            assert_eq!(seen.outcome(n, stage), Some(Outcome::Done), "{n} {stage}");
+        }
+    }
+    let of = |n| seen.outcome(n, StageId::Foreground).unwrap();
+    assert_eq!((of(50), of(58)), (Outcome::Late, Outcome::Late));
+    // It is under way still, and then known to be too slow; until it is tried.
+    assert!((51..58).all(|n| of(n) == Outcome::Skipped));
+    assert!((59..100).all(|n| of(n) == Outcome::Done));
+    // It was taken back before it was launched again: with frame 52 in the slot still.
+    let of_unit = log
+        .iter()
+        .filter(|l| l.2 == 2 && ["start", "finish"].contains(&l.1));
+    let (mut under_way, mut taken_back) = (false, None);
+    for &(frame, what, _) in of_unit {
+        assert_ne!(under_way, what == "start");
+        under_way = what == "start";
+        if what == "finish" && (50..56).contains(&frame) {
+            taken_back = Some(frame);
+        }
+    }
+    assert_eq!((under_way, taken_back), (false, Some(52)));
+}
+
+/// What a late unit was launched on, and what it was left out of, is done again.
+#[test]
+fn what_is_late_is_launched_again_where_it_is_replayed() {
+    let slow = |frame: usize, stage| match stage {
+        StageId::Foreground if frame.is_multiple_of(40) => 250,
+        StageId::Forest if frame.is_multiple_of(70) => 130,
+        _ => usual(stage),
+    };
+    let (seen, log) = beside(Pace::Realtime, &tight(), 200, slow);
+    let clock = MockClock::at(START);
+    let steps = seen.frames.iter().map(|(index, _, stages)| {
+        let mut decisions = Decisions::default();
+        for (stage, outcome) in stages {
+            decisions.insert(StageId::named(stage).unwrap() as usize, *outcome);
+        }
+        let mut set = set(*index);
+        set.decisions = Some(decisions);
+        set
+    });
+    let mut source = Sets(steps.collect());
+    let units = [STEREO, FOREST, FOREGROUND];
+    let mut backend = Beside::new(&clock, &units, |_, stage| usual(stage) * MS);
+    let slot = Slot::stereo(Size::new(4, 3), 5, 8);
+    let mut again = Seen::default();
+    FrameLoop::new(&mut backend, &clock, slot, &tight(), Pace::Max)
+        .run(&mut source, &mut again, &AtomicBool::new(false))
+        .unwrap();
+    let ran = |log: &[(usize, &'static str, usize)]| {
+        let started = log.iter().filter(|l| l.1 == "start");
+        let mut started: Vec<_> = started.map(|l| (l.0, l.2)).collect();
+        started.sort_unstable();
+        started
+    };
+    assert_eq!(ran(&backend.log), ran(&log));
+    let kept = |seen: &Seen| -> Vec<Vec<bool>> {
+        let gone = |o: &Outcome| matches!(o, Outcome::Late | Outcome::Skipped);
+        let frames = seen.frames.iter();
+        frames
+            .map(|f| f.2.iter().map(|(_, o)| gone(o)).collect())
+            .collect()
+    };
+    assert_eq!(kept(&again), kept(&seen));
+    assert!(
+        seen.frames
+            .iter()
+            .any(|f| f.2.iter().any(|s| s.1 == Outcome::Late))
+    );
+}
+
+struct Sets(VecDeque<Box<FrameSet>>);
+
+impl Source for Sets {
+    fn next(&mut self, _wait_ns: u64) -> Next {
+        self.0.pop_front().map_or(Next::End, Next::Frame)
+    }
+
+    fn recycle(&mut self, _set: Box<FrameSet>) {}
 }
 
 /// What the sink would have recorded of the decisions is followed side by side, too.

@@ -95,3 +95,60 @@ fn predictions_do_not_replace_truth() {
         "{said}"
     );
 }
+
+#[test]
+fn pages_replace_pages_alone() {
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = tmp.path();
+    fs::create_dir(dir.join("mono")).unwrap();
+    for i in 0..3 {
+        grey(&dir.join(format!("mono/{i:06}.png")), 90);
+    }
+    let replayed = roadloop(dir, &["replay", "mono", "--out", "out"]);
+    assert!(replayed.status.success());
+    fs::write(dir.join("notes.txt"), "precious").unwrap();
+    let said = refused(
+        dir,
+        &["report", "out", "--out", "notes.txt"],
+        64,
+        "notes.txt",
+    );
+    let expected = "notes.txt: it is there and is no page of roadloop's, which alone is replaced";
+    assert!(said.contains(&format!("--out {expected}")), "{said}");
+    let bench = [
+        "bench",
+        "latency",
+        "--report",
+        "notes.txt",
+        "--backend",
+        "cpu",
+    ];
+    let said = refused(dir, &bench, 64, "notes.txt");
+    assert!(said.contains(&format!("--report {expected}")), "{said}");
+    // Its own are.
+    for _ in 0..2 {
+        let written = roadloop(dir, &["report", "out", "--out", "page.html"]);
+        assert!(written.status.success());
+    }
+}
+
+#[test]
+fn a_recording_does_not_go_into_its_results() {
+    let tmp = tempfile::tempdir().unwrap();
+    fs::create_dir(tmp.path().join("mono")).unwrap();
+    for i in 0..3 {
+        grey(&tmp.path().join(format!("mono/{i:06}.png")), 90);
+    }
+    for (record, out) in [("x/rec", "x"), ("x", "x"), ("x", "x/out")] {
+        let output = roadloop(
+            tmp.path(),
+            &["replay", "mono", "--out", out, "--record", record],
+        );
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(64), "{said}");
+        let expected =
+            format!("--record {record}: lies in --out {out}, or that in it; expected a folder");
+        assert!(said.contains(&expected), "{said}");
+        assert!(!tmp.path().join("x").exists());
+    }
+}

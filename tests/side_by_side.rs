@@ -8,14 +8,20 @@ use std::sync::{
 use roadloop::{
     config::Config,
     evaluate::logos::marks::MARKS,
-    frame::{FrameId, FrameResult, Gap, Outcome, Size, Timestamp},
-    frame_loop::{Backend, BackendError, Laps, MockClock, Models, Monitor, Slot, Unit},
+    frame::{Decisions, FrameId, FrameResult, FrameSet, Gap, Outcome, Size, Timestamp},
+    frame_loop::{
+        Backend, BackendError, FrameLoop, Laps, MockClock, Models, Monitor, Pace, Parts, Shape,
+        Slot, SlowConfig, StageId, Unit,
+    },
     live::Live,
     sink::{
         Sink, SinkError, View,
         digest::{Digest, Digests, Part},
     },
-    source::{FaultConfig, FaultInjector, LiveSource as _, SyntheticCameras, SyntheticConfig},
+    source::{
+        FaultConfig, FaultInjector, LiveSource as _, Next, Source, SyntheticCameras,
+        SyntheticConfig,
+    },
     stage::{
         forest::street,
         logo::{BuildOptions, Templates, features::FeatureParams},
@@ -219,5 +225,197 @@ fn results_do_not_depend_on_which_unit_is_done_first() {
             0
         };
         assert_eq!(ahead, units, "{when:?}");
+    }
+}
+
+const SMALL: Size = Size::new(131, 67);
+
+/// Frames as they went through a loop, with what was decided of each.
+#[derive(Default)]
+struct Recorded {
+    sets: Vec<FrameSet>,
+    outcomes: Vec<Vec<(StageId, Outcome)>>,
+    digest: Digest,
+}
+
+impl Sink for Recorded {
+    fn frame(&mut self, view: View<'_>, result: &FrameResult) -> Result<(), SinkError> {
+        let stages = result.timing.stages.iter();
+        let outcomes: Vec<_> = stages
+            .map(|s| (StageId::named(s.stage).unwrap(), s.outcome))
+            .collect();
+        let mut decisions = Decisions::default();
+        for (stage, outcome) in &outcomes {
+            decisions.insert(*stage as usize, *outcome);
+        }
+        let mut set = view.set.unwrap().clone();
+        set.decisions = Some(decisions);
+        self.sets.push(set);
+        self.outcomes.push(outcomes);
+        Ok(self.digest.frame(result)?)
+    }
+
+    fn gap(&mut self, id: FrameId, gap: Gap) -> Result<(), SinkError> {
+        panic!("{gap:?} at {id:?}");
+    }
+}
+
+struct Stored(std::vec::IntoIter<FrameSet>);
+
+impl Source for Stored {
+    fn next(&mut self, _wait_ns: u64) -> Next {
+        let set = self.0.next().map(Box::new);
+        set.map_or(Next::End, Next::Frame)
+    }
+
+    fn recycle(&mut self, _set: Box<FrameSet>) {}
+}
+
+/// What there is to compute, how, and in how many threads.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    mono: bool,
+    overlap: bool,
+    /// The mono chain begins beside the stereo chain.
+    ahead: bool,
+    threads: usize,
+    pace: Pace,
+}
+
+/// The synthetic street, or these frames, through the CPU's stages.
+fn on_cpu(
+    case: Case,
+    models: &Models,
+    slow: Option<SlowConfig>,
+    stored: Option<Vec<FrameSet>>,
+) -> Recorded {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(case.threads);
+    pool.build().unwrap().install(|| {
+        let clock = &MockClock::at(Timestamp(1_000_000_000));
+        let options = SyntheticConfig {
+            width: SMALL.width,
+            height: SMALL.height,
+            frames: 5,
+            colour: true,
+            mono: case.mono,
+            ..SyntheticConfig::default()
+        };
+        let cameras = SyntheticCameras::new(&options, 5.0, clock).unwrap();
+        let rectification = cameras.rig().unwrap().rectification(SMALL).unwrap();
+        let shape = Shape {
+            size: SMALL,
+            colour: true,
+            stored_disparity: false,
+            mask: None,
+        };
+        let mono = cameras.shape().mono.map(|(kind, size)| (kind, size, None));
+        assert_eq!(mono.is_some(), case.mono);
+        let mut config = config();
+        config.frame_loop.overlap = case.overlap;
+        config.frame_loop.overlap_on_cpu = case.ahead;
+        config.frame_loop.deadline_us = 150_000;
+        let parts = Parts::new(Some((&rectification, shape)), mono, true, models);
+        let (mut backend, slot) = parts.on_cpu(&config).unwrap();
+        let monitor = Monitor {
+            slow,
+            ..Monitor::default()
+        };
+        let (mut sink, stop) = (Recorded::default(), AtomicBool::new(false));
+        let frame_loop = FrameLoop::new(&mut backend, clock, slot, &config.frame_loop, case.pace);
+        let mut frame_loop = frame_loop.watched(&monitor);
+        match stored {
+            Some(sets) => frame_loop.run(&mut Stored(sets.into_iter()), &mut sink, &stop),
+            None => {
+                let end = FaultConfig {
+                    end_after: 7,
+                    ..FaultConfig::default()
+                };
+                let mut source = FaultInjector::new(cameras, &end, clock);
+                frame_loop.run(&mut source, &mut sink, &stop)
+            }
+        }
+        .unwrap();
+        sink
+    })
+}
+
+#[test]
+fn on_the_cpu_results_are_the_same_beside_and_one_after_the_other() {
+    let models = models();
+    for mono in [true, false] {
+        let case = Case {
+            mono,
+            overlap: false,
+            ahead: false,
+            threads: 1,
+            pace: Pace::Max,
+        };
+        let alone = on_cpu(case, &models, None, None);
+        let expected = alone.digest.digests();
+        for (pace, ahead, threads) in [
+            (Pace::Max, true, 1),
+            (Pace::Max, false, 2),
+            (Pace::Max, true, 4),
+            (Pace::Realtime, true, 2),
+        ] {
+            let case = Case {
+                mono,
+                overlap: true,
+                ahead,
+                threads,
+                pace,
+            };
+            let found = on_cpu(case, &models, None, None);
+            assert_eq!(found.digest.digests(), expected, "{case:?}");
+        }
+    }
+}
+
+/// Half a second of egomotion holds up no frame; it is missing in this one and in those that come
+/// meanwhile, and the recording says so.
+#[test]
+fn a_frame_goes_out_without_what_is_late_and_its_recording_gives_the_same() {
+    let models = models();
+    for mono in [true, false] {
+        let slow = SlowConfig {
+            stage: "egomotion".into(),
+            frame: 2,
+            frames: 1,
+            ms: 500,
+        };
+        let case = Case {
+            mono,
+            overlap: true,
+            ahead: true,
+            threads: 2,
+            pace: Pace::Realtime,
+        };
+        let live = on_cpu(case, &models, Some(slow), None);
+        let of = |stage| {
+            let outcomes = live.outcomes.iter();
+            let found = outcomes.map(move |all| all.iter().find(|(s, _)| *s == stage).unwrap().1);
+            found.collect::<Vec<_>>()
+        };
+        use Outcome::{Done, Late, Skipped};
+        let expected = [Done, Done, Late, Skipped, Skipped, Done, Done];
+        let as_decided = |o: Vec<Outcome>| -> Vec<Outcome> {
+            // Over its budget is done, too.
+            let plain = |o| if o == Outcome::OverBudget { Done } else { o };
+            o.into_iter().map(plain).collect()
+        };
+        assert_eq!(as_decided(of(StageId::Egomotion)), expected, "{mono}");
+        assert_eq!(as_decided(of(StageId::Foreground)), expected, "{mono}");
+        assert_eq!(as_decided(of(StageId::Stixel)), [Done; 7], "{mono}");
+        for (overlap, threads) in [(false, 1), (true, 1), (true, 4)] {
+            let case = Case {
+                mono,
+                overlap,
+                ahead: threads > 1,
+                threads,
+                pace: Pace::Max,
+            };
+            let again = on_cpu(case, &models, None, Some(live.sets.clone()));
+            assert_eq!(again.digest.digests(), live.digest.digests(), "{case:?}");
+        }
     }
 }

@@ -182,6 +182,8 @@ pub struct Report {
     pub provenance: Provenance,
     /// How.
     pub settings: Settings,
+    /// Whether it was stopped before all frames had come.
+    pub stopped: bool,
     /// What makes the figures doubtful; empty where nothing does.
     pub doubts: Vec<String>,
     /// Frames with a result.
@@ -288,6 +290,7 @@ impl Report {
         Self {
             provenance,
             settings,
+            stopped: false,
             doubts,
             frames: meter.frames,
             misses: Misses {

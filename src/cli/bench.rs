@@ -31,6 +31,7 @@ use crate::{
     sink::{
         Announced, Sink, SinkError, View,
         at_latency::{AtLatency, WhenReady},
+        report::check_page,
         summary::write_atomically,
     },
     source::{Drive, DriveOptions, LiveSource as _, mask_of},
@@ -89,7 +90,8 @@ pub struct LatencyArgs {
     /// JSON in place of the table
     #[arg(long)]
     pub json: bool,
-    /// An HTML page with the histograms against the budgets
+    /// An HTML page with the histograms against the budgets; of what is there already, only a page
+    /// of roadloop's is replaced
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
 }
@@ -160,20 +162,9 @@ pub fn run(
     let config = args.configuration()?;
     // What can't be written is said before a measurement of minutes, not after it.
     if let Some(path) = &args.report {
-        let expected = |found: String| {
-            let path = path.display();
-            Failure::usage(format!(
-                "--report {path}: {found}, expected a file to write"
-            ))
-        };
-        if let Some(folder) = crate::files::missing_folder(path) {
-            return Err(expected(format!("{} is no folder", folder.display())));
-        }
-        if path.is_dir() {
-            return Err(expected("a folder".to_owned()));
-        }
+        check_page("--report", path).map_err(Failure::usage)?;
     }
-    let report = latency(args, &config, &*stop_flag()?)?;
+    let report = latency(args, &config, stop_flag)?;
     say(&if args.json {
         report.to_json()
     } else {
@@ -182,7 +173,22 @@ pub fn run(
     if let Some(path) = &args.report {
         write_atomically(path, page::html(&report).as_bytes())?;
     }
-    Ok(())
+    match report.stopped {
+        true => Err(stopped(&format!(
+            "the figures are those of {} frames of {}",
+            report.frames,
+            args.counted()
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// As a shell has it for what Ctrl-C ended.
+fn stopped(what: &str) -> Failure {
+    Failure {
+        status: 130,
+        message: format!("stopped before the end: {what}"),
+    }
 }
 
 /// Frames, not yet through the loop, that what is measured is made of.
@@ -216,11 +222,15 @@ fn input<'a, C: Clock>(
 ///
 /// # Errors
 /// As [`run`].
-pub(super) fn measured(args: &LatencyArgs, stop: &AtomicBool) -> Result<Report, Failure> {
-    latency(args, &args.configuration()?, stop)
+pub(super) fn measured(args: &LatencyArgs, stop: &Arc<AtomicBool>) -> Result<Report, Failure> {
+    latency(args, &args.configuration()?, || Ok(Arc::clone(stop)))
 }
 
-fn latency(args: &LatencyArgs, config: &Config, stop: &AtomicBool) -> Result<Report, Failure> {
+fn latency(
+    args: &LatencyArgs,
+    config: &Config,
+    stop_flag: impl FnOnce() -> Result<Arc<AtomicBool>, Failure>,
+) -> Result<Report, Failure> {
     let computer = Computer::on_slice(args.backend, config, args.sms)?;
     log::info!("computing on {computer}");
     let realtime = Realtime::start(&config.realtime, computer.name() == "cuda")?;
@@ -278,6 +288,9 @@ fn latency(args: &LatencyArgs, config: &Config, stop: &AtomicBool) -> Result<Rep
     let competitor = competitor
         .transpose()
         .map_err(|e| Failure::internal(format!("no thread for --contend: {e}")))?;
+    // Until here, while the street is drawn or the drive read, there is nothing to be finished:
+    // Ctrl-C ends the program as it ends any.
+    let stop = stop_flag()?;
     let watch = Machine::default().watch();
     let monitor = Monitor {
         slow: config.fault.slow.clone(),
@@ -296,13 +309,11 @@ fn latency(args: &LatencyArgs, config: &Config, stop: &AtomicBool) -> Result<Rep
         &mut source,
         &mut sink,
         &monitor,
-        stop,
+        &stop,
     )?;
+    let stopped_early = stop.load(Ordering::Relaxed);
     let machine = watch.facts();
     drop(competitor);
-    if stop.load(Ordering::Relaxed) {
-        log::warn!("stopped before the end: the figures are those of fewer frames");
-    }
     let (gpu, sms) = computer.gpu();
     let provenance = Provenance {
         version: env!("CARGO_PKG_VERSION").into(),
@@ -315,7 +326,17 @@ fn latency(args: &LatencyArgs, config: &Config, stop: &AtomicBool) -> Result<Rep
         machine,
     };
     let times = times.lock().unwrap_or_else(PoisonError::into_inner);
-    let report = Report::new(provenance, settings, config, &sink.meter, &times);
+    let mut report = Report::new(provenance, settings, config, &sink.meter, &times);
+    // The last frame may have come before it.
+    let due = report.frames + report.misses.without_result;
+    report.stopped = stopped_early && due < frames as u64;
+    if report.stopped && report.frames == 0 {
+        return Err(stopped("no frame that counts has a result yet"));
+    }
+    if report.stopped {
+        let text = format!("stopped after {due} of {frames} frames");
+        report.doubts.insert(0, text);
+    }
     if report.frames == 0 {
         return Err(Failure::internal(format!(
             "no frame of {frames} has a result: {} were dropped; a lower --rate, a smaller --size \

@@ -24,6 +24,7 @@ use crate::{
         Announced, FolderOptions, Full, ReplayFolder, Save, SaveSet, Sink, SinkError, View,
         check_apart,
         digest::Hash,
+        lies_in,
         recorder::{About, RecordStatus, Recorder},
         summary::{Provenance, Summary, write_atomically},
     },
@@ -438,6 +439,13 @@ fn check_inputs(args: &Args, config: &Config, drive: &Drive) -> Result<(), Failu
     check_apart(&args.out, &folders, &files)?;
     if let Some(record) = &args.record {
         check_apart(record, &folders, &files)?;
+        if lies_in(record, &args.out) || lies_in(&args.out, record) {
+            return Err(Failure::usage(format!(
+                "--record {}: lies in --out {}, or that in it; expected a folder beside it",
+                record.display(),
+                args.out.display()
+            )));
+        }
     }
     for stereo in drive.segments().iter().filter_map(|s| s.stereo.as_ref()) {
         config.check_size(stereo.size).map_err(Failure::config)?;

@@ -11,7 +11,7 @@ pub struct Args {
     /// Folder that `roadloop replay` wrote
     #[arg(value_name = "RESULTS")]
     pub results: PathBuf,
-    /// The page to write
+    /// The page to write; of what is there already, only a page of roadloop's is replaced
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
     /// Overlay pictures to put into it, evenly spaced
@@ -34,7 +34,7 @@ impl From<ReportError> for Failure {
             ReportError::Summary { .. } | ReportError::Timing { .. } => Failure::data(e),
             ReportError::Io { ref source, .. } if files::is_data(source) => Failure::data(e),
             ReportError::Io { .. } => Failure::no_input(e),
-            ReportError::OverResults { .. } => Failure::usage(e),
+            ReportError::OverResults { .. } | ReportError::Replaces(_) => Failure::usage(e),
             ReportError::Write(_) => Failure::internal(e),
         }
     }

@@ -58,10 +58,12 @@ pub trait Backend {
     /// Launches unit number `unit` and returns without a wait for it, so that others can be under
     /// way beside it. False where it can't be: nothing was done then, and it is to be
     /// [run](Backend::run) in its turn. A unit that was launched is to be
-    /// [finished](Backend::finish) before the slot is lent out or the next frame begins; until then
-    /// other units may be launched, run, finished and withdrawn, but not itself. One that
-    /// [needs the stereo images](Unit::needs_stereo) is launched only behind all required ones of
-    /// the same frame. No stage is noted in `laps`.
+    /// [finished](Backend::finish) before it is launched again, or run; until then other units may
+    /// be launched, run, finished and withdrawn. An optional one may stay under way while the slot
+    /// is lent out and the next frames are computed: its result is for none of them then, and it
+    /// reads and writes nothing of theirs. One that [needs the stereo images](Unit::needs_stereo)
+    /// is launched only behind all required ones of the same frame, which were launched, too. No
+    /// stage is noted in `laps`.
     ///
     /// # Errors
     /// When the device fails.
@@ -74,9 +76,36 @@ pub trait Backend {
         Ok(false)
     }
 
+    /// The same when the required units of the frame are done: what they give is in the slot.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn start_behind(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        laps: &mut Laps<'_>,
+    ) -> Result<bool, BackendError> {
+        self.start(unit, slot, laps)
+    }
+
     /// What the host can do for a unit that was [launched](Backend::start) while devices work:
-    /// called once a frame, when all that is launched ahead has been, before the first is finished.
+    /// called once for each launch, when all that is launched at the time has been.
     fn meanwhile(&mut self, _unit: usize, _slot: &mut Slot, _laps: &Laps<'_>) {}
+
+    /// Waits for a unit that was [launched](Backend::start), until `until` at most: whether it is
+    /// done, so that to finish it takes no wait. A backend that can't tell says that it is.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn wait(
+        &mut self,
+        _unit: usize,
+        _until: Timestamp,
+        _laps: &Laps<'_>,
+    ) -> Result<bool, BackendError> {
+        Ok(true)
+    }
 
     /// Waits for a unit that was [launched](Backend::start), and takes its result over; `laps` is
     /// told when the wait [ended](Laps::arrived), and each stage's time.
@@ -111,7 +140,7 @@ pub trait Backend {
 
     /// Appends all that its stages have learnt from earlier frames, for [`Backend::load`]: a
     /// recording that begins here gives the results that the loop gives from here on. False
-    /// where the backend can't say it; nothing is appended then.
+    /// where the backend can't say it, as while a unit is under way; nothing is appended then.
     fn save(&self, _to: &mut Vec<u8>) -> bool {
         false
     }

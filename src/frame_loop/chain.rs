@@ -1,6 +1,9 @@
 //! The stereo chain and the mono chain as one backend.
 use super::{Backend, BackendError, Laps, Slot, Unit};
-use crate::stage::{foreground::SnapshotError, state::StateError};
+use crate::{
+    frame::Timestamp,
+    stage::{foreground::SnapshotError, state::StateError},
+};
 
 /// Two backends on the same slot: what computes the street, then what computes from the mono
 /// image. A drive may lack either. What can be launched of the one is under way beside the other.
@@ -29,6 +32,14 @@ impl<S: Backend, M: Backend> Chain<S, M> {
             street_units,
         }
     }
+
+    /// Whose unit it is, and which of its; `None` where there is no such unit.
+    fn part(&mut self, unit: usize) -> Option<(&mut dyn Backend, usize)> {
+        match unit.checked_sub(self.street_units) {
+            None => Some((self.street.as_mut()?, unit)),
+            Some(unit) => Some((self.mono.as_mut()?, unit)),
+        }
+    }
 }
 
 impl<S: Backend, M: Backend> Backend for Chain<S, M> {
@@ -50,15 +61,9 @@ impl<S: Backend, M: Backend> Backend for Chain<S, M> {
         slot: &mut Slot,
         laps: &mut Laps<'_>,
     ) -> Result<(), BackendError> {
-        match (
-            unit.checked_sub(self.street_units),
-            &mut self.street,
-            &mut self.mono,
-        ) {
-            (None, Some(street), _) => street.run(unit, slot, laps),
-            (Some(unit), _, Some(mono)) => mono.run(unit, slot, laps),
-            // No such unit.
-            _ => Ok(()),
+        match self.part(unit) {
+            Some((part, unit)) => part.run(unit, slot, laps),
+            None => Ok(()),
         }
     }
 
@@ -68,26 +73,39 @@ impl<S: Backend, M: Backend> Backend for Chain<S, M> {
         slot: &mut Slot,
         laps: &mut Laps<'_>,
     ) -> Result<bool, BackendError> {
-        match (
-            unit.checked_sub(self.street_units),
-            &mut self.street,
-            &mut self.mono,
-        ) {
-            (None, Some(street), _) => street.start(unit, slot, laps),
-            (Some(unit), _, Some(mono)) => mono.start(unit, slot, laps),
-            _ => Ok(false),
+        match self.part(unit) {
+            Some((part, unit)) => part.start(unit, slot, laps),
+            None => Ok(false),
+        }
+    }
+
+    fn start_behind(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        laps: &mut Laps<'_>,
+    ) -> Result<bool, BackendError> {
+        match self.part(unit) {
+            Some((part, unit)) => part.start_behind(unit, slot, laps),
+            None => Ok(false),
         }
     }
 
     fn meanwhile(&mut self, unit: usize, slot: &mut Slot, laps: &Laps<'_>) {
-        match (
-            unit.checked_sub(self.street_units),
-            &mut self.street,
-            &mut self.mono,
-        ) {
-            (None, Some(street), _) => street.meanwhile(unit, slot, laps),
-            (Some(unit), _, Some(mono)) => mono.meanwhile(unit, slot, laps),
-            _ => {}
+        if let Some((part, unit)) = self.part(unit) {
+            part.meanwhile(unit, slot, laps);
+        }
+    }
+
+    fn wait(
+        &mut self,
+        unit: usize,
+        until: Timestamp,
+        laps: &Laps<'_>,
+    ) -> Result<bool, BackendError> {
+        match self.part(unit) {
+            Some((part, unit)) => part.wait(unit, until, laps),
+            None => Ok(true),
         }
     }
 
@@ -97,26 +115,15 @@ impl<S: Backend, M: Backend> Backend for Chain<S, M> {
         slot: &mut Slot,
         laps: &mut Laps<'_>,
     ) -> Result<(), BackendError> {
-        match (
-            unit.checked_sub(self.street_units),
-            &mut self.street,
-            &mut self.mono,
-        ) {
-            (None, Some(street), _) => street.finish(unit, slot, laps),
-            (Some(unit), _, Some(mono)) => mono.finish(unit, slot, laps),
-            _ => Ok(()),
+        match self.part(unit) {
+            Some((part, unit)) => part.finish(unit, slot, laps),
+            None => Ok(()),
         }
     }
 
     fn withdraw(&mut self, unit: usize, slot: &mut Slot) {
-        match (
-            unit.checked_sub(self.street_units),
-            &mut self.street,
-            &mut self.mono,
-        ) {
-            (None, Some(street), _) => street.withdraw(unit, slot),
-            (Some(unit), _, Some(mono)) => mono.withdraw(unit, slot),
-            _ => {}
+        if let Some((part, unit)) = self.part(unit) {
+            part.withdraw(unit, slot);
         }
     }
 
@@ -175,6 +182,24 @@ impl Backend for Box<dyn Backend + '_> {
         laps: &mut Laps<'_>,
     ) -> Result<bool, BackendError> {
         (**self).start(unit, slot, laps)
+    }
+
+    fn start_behind(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        laps: &mut Laps<'_>,
+    ) -> Result<bool, BackendError> {
+        (**self).start_behind(unit, slot, laps)
+    }
+
+    fn wait(
+        &mut self,
+        unit: usize,
+        until: Timestamp,
+        laps: &Laps<'_>,
+    ) -> Result<bool, BackendError> {
+        (**self).wait(unit, until, laps)
     }
 
     fn meanwhile(&mut self, unit: usize, slot: &mut Slot, laps: &Laps<'_>) {

@@ -192,6 +192,10 @@ pub struct LoopConfig {
     /// can. Results are the same either way.
     #[serde(skip_serializing_if = "is_true")]
     pub overlap: bool,
+    /// Whether, with `overlap`, the stages that read the mono camera's picture begin beside the
+    /// required ones where both are computed on the CPU, too. Without, they begin behind them.
+    #[serde(skip_serializing_if = "is_default")]
+    pub overlap_on_cpu: bool,
     /// What each stage may take.
     pub budget_us: Budgets,
     /// Which stages are left out where time is short.
@@ -209,6 +213,7 @@ impl Default for LoopConfig {
             strict: false,
             strict_misses: STRICT_MISSES,
             overlap: true,
+            overlap_on_cpu: false,
             budget_us: Budgets::default(),
             admission: AdmissionConfig::default(),
         }
@@ -302,6 +307,7 @@ impl LoopConfig {
         line("strict", self.strict, &false);
         line("strict_misses", !is_usual_strictness(&misses), &misses);
         line("overlap", !self.overlap, &true);
+        line("overlap_on_cpu", self.overlap_on_cpu, &false);
         lines
     }
 

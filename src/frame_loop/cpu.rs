@@ -59,6 +59,11 @@ pub enum ChainError {
     /// Parameters or the model of the label stage.
     #[error(transparent)]
     Forest(#[from] forest::ParamsError),
+    /// The threads that compute beside the loop's are refused.
+    #[error(
+        "the threads that compute beside the loop are refused: {0}; frame_loop.overlap = false does without"
+    )]
+    Threads(String),
     /// The GPU: memory, kernels, driver.
     #[cfg(feature = "cuda")]
     #[error(transparent)]

@@ -42,18 +42,28 @@ pub struct SlowConfig {
 }
 
 impl SlowConfig {
-    /// Passes the time, and says how much, ns.
-    pub(super) fn strike(&self, stages: &[StageId], frame: usize, clock: &impl Clock) -> u64 {
+    /// How much longer these stages take on a frame, ns.
+    pub(super) fn ns(&self, stages: &[StageId], frame: usize) -> u64 {
         let end = match self.frames {
             0 => usize::MAX,
             n => self.frame.saturating_add(n),
         };
         let named = stages.first().is_some_and(|s| s.name() == self.stage);
-        if !named || !(self.frame..end).contains(&frame) {
+        if named && (self.frame..end).contains(&frame) {
+            self.ms.saturating_mul(1_000_000)
+        } else {
+            0
+        }
+    }
+
+    /// Passes the time, and says how much, ns.
+    pub(super) fn strike(&self, stages: &[StageId], frame: usize, clock: &impl Clock) -> u64 {
+        let ns = self.ns(stages, frame);
+        if ns == 0 {
             return 0;
         }
         let before = clock.now();
-        clock.sleep_until(before.plus_ns(self.ms.saturating_mul(1_000_000)));
+        clock.sleep_until(before.plus_ns(ns));
         clock.now().since(before)
     }
 }

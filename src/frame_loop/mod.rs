@@ -37,6 +37,7 @@
 //! its time stamp is on the loop's own clock, and deadline and durations count from the stamp.
 //! [`FrameLoop::watched`] tells a [`Monitor`] at any time which stage of which frame runs.
 mod admission;
+mod aside;
 mod backend;
 mod chain;
 mod clock;
@@ -44,10 +45,6 @@ mod config;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
-#[cfg(feature = "cuda")]
-mod cuda_labels;
-#[cfg(feature = "cuda")]
-mod cuda_mono;
 mod fault;
 mod labels;
 mod monitor;
@@ -65,11 +62,7 @@ pub use clock::{Clock, MockClock, MonotonicClock};
 pub use config::{AdmissionConfig, BackendChoice, Budgets, LoopConfig, LoopConfigError, Publish};
 pub use cpu::{ChainError, CpuBackend, Shape};
 #[cfg(feature = "cuda")]
-pub use cuda::{CudaBackend, LeftImage, Wanted};
-#[cfg(feature = "cuda")]
-pub use cuda_labels::CudaLabels;
-#[cfg(feature = "cuda")]
-pub use cuda_mono::CudaMono;
+pub use cuda::{CudaBackend, CudaLabels, CudaMono, LeftImage, Wanted};
 pub use fault::{HangConfig, SlowConfig};
 pub use labels::{CpuLabels, LabelShape};
 pub use monitor::{Monitor, SharedHealth};

@@ -5,7 +5,7 @@ use crate::{
     config::Config,
     frame::{
         Foreground, FrameResult, Image, Logos, Mask, MonoImage, Motion, MotionState, PixelKind,
-        Size,
+        Size, Timestamp,
     },
     stage::{
         Stage as _, egomotion,
@@ -16,7 +16,11 @@ use crate::{
     },
 };
 
-use super::{Backend, BackendError, ChainError, Laps, Slot, StageId, Unit, backend::sections};
+use super::{
+    Backend, BackendError, ChainError, Laps, Slot, StageId, Unit,
+    aside::{Crew, Seat, Work},
+    backend::sections,
+};
 
 /// What the mono images of a drive look like, and what is to be computed from them.
 #[derive(Clone, Debug)]
@@ -89,10 +93,16 @@ impl MonoShape {
 /// colour where the source has colour: so that results lie where those of the stereo chain do.
 /// Foreground is never computed without egomotion: the two are one unit, admitted, skipped and
 /// withdrawn together. A frame without a usable image leaves every plan as it is.
+///
+/// With `frame_loop.overlap` each of its units can be computed by a thread beside the loop's, on a
+/// copy of the picture.
 pub struct CpuMono {
-    still: Option<(egomotion::cpu::Plan, foreground::cpu::Plan)>,
-    logo: Option<logo::cpu::Plan>,
+    still: Option<Seat<Still>>,
+    logo: Option<Seat<Marks>>,
     units: Vec<Unit>,
+    /// Whether they begin before the stereo chain is done.
+    beside: bool,
+    _crew: Option<Crew>,
 }
 
 pub(super) const STILL: Unit = Unit {
@@ -102,31 +112,128 @@ pub(super) const LOGO: Unit = Unit {
     stages: &[StageId::Logo],
 };
 
+/// What a thread aside reads: it has a picture of its own.
+struct Lent {
+    picture: MonoImage,
+    speed_mps: Option<f32>,
+}
+
+impl Lent {
+    fn new(shape: &MonoShape) -> Self {
+        Self {
+            picture: MonoImage::new(shape.kind, shape.size),
+            speed_mps: None,
+        }
+    }
+
+    fn copy(&mut self, image: &MonoImage, speed_mps: Option<f32>) {
+        self.picture.copy_from(image);
+        self.speed_mps = speed_mps;
+    }
+}
+
+/// Egomotion, then foreground.
+struct Still {
+    egomotion: egomotion::cpu::Plan,
+    foreground: foreground::cpu::Plan,
+    /// Of a thread aside: what it reads and writes.
+    aside: Option<(Lent, Motion, Foreground)>,
+}
+
+impl Still {
+    fn compute(
+        egomotion: &mut egomotion::cpu::Plan,
+        foreground: &mut foreground::cpu::Plan,
+        (image, speed_mps): (&MonoImage, Option<f32>),
+        (motion, mask): (&mut Motion, &mut Foreground),
+        done: &mut dyn FnMut(StageId),
+    ) {
+        egomotion.run(egomotion::Input { image, speed_mps }, motion);
+        done(StageId::Egomotion);
+        let input = foreground::cpu::Input {
+            image,
+            motion,
+            known_foreground: None,
+        };
+        foreground.run(input, mask);
+        done(StageId::Foreground);
+    }
+}
+
+impl Work for Still {
+    fn run(&mut self, done: &mut dyn FnMut(StageId)) {
+        if let Some((lent, motion, mask)) = &mut self.aside {
+            let input = (&lent.picture, lent.speed_mps);
+            let (egomotion, foreground) = (&mut self.egomotion, &mut self.foreground);
+            Self::compute(egomotion, foreground, input, (motion, mask), done);
+        }
+    }
+}
+
+/// Logos.
+struct Marks {
+    plan: logo::cpu::Plan,
+    aside: Option<(Lent, Logos)>,
+}
+
+impl Work for Marks {
+    fn run(&mut self, done: &mut dyn FnMut(StageId)) {
+        if let Some((lent, logos)) = &mut self.aside {
+            let image = &lent.picture;
+            self.plan.run(logo::Input { image }, logos);
+            done(StageId::Logo);
+        }
+    }
+}
+
 impl CpuMono {
     /// Takes all memory that the stages need.
     ///
     /// # Errors
-    /// When a stage can't work with its parameters or this shape.
+    /// When a stage can't work with its parameters or this shape, or threads are refused.
     pub fn new(config: &Config, shape: &MonoShape) -> Result<Self, ChainError> {
         let MonoShape { kind, size, .. } = *shape;
         let mask = shape.mask.as_ref();
+        let overlap = config.frame_loop.overlap;
+        let wanted = usize::from(shape.foreground) + usize::from(shape.logos.is_some());
+        let crew = overlap.then(|| Crew::new(wanted)).transpose()?;
         let mut units = Vec::new();
         let mut still = None;
         if shape.foreground {
-            still = Some((
-                egomotion::cpu::Plan::with_mask(&config.egomotion, kind, size, mask)?,
-                foreground::cpu::Plan::with_mask(&config.foreground, kind, size, mask)?,
-            ));
+            let work = Still {
+                egomotion: egomotion::cpu::Plan::with_mask(&config.egomotion, kind, size, mask)?,
+                foreground: foreground::cpu::Plan::with_mask(&config.foreground, kind, size, mask)?,
+                aside: overlap.then(|| {
+                    let result = (Motion::default(), Foreground::new(size));
+                    (Lent::new(shape), result.0, result.1)
+                }),
+            };
+            still = Some(Seat::new(STILL, work, crew.as_ref()));
             units.push(STILL);
         }
         let mut logo = None;
         if let Some(templates) = &shape.logos {
             let templates = Arc::clone(templates);
             let plan = logo::cpu::Plan::with_mask(&config.logo, templates, kind, size, mask)?;
-            logo = Some(plan);
+            let aside = overlap.then(|| (Lent::new(shape), Logos::new()));
+            logo = Some(Seat::new(LOGO, Marks { plan, aside }, crew.as_ref()));
             units.push(LOGO);
         }
-        Ok(Self { still, logo, units })
+        Ok(Self {
+            still,
+            logo,
+            units,
+            beside: true,
+            _crew: crew,
+        })
+    }
+
+    /// Whether its units may be under way beside the stereo chain; they may where this is not
+    /// called.
+    #[must_use]
+    pub fn beside(mut self, beside: bool) -> Self {
+        self.beside = beside;
+        self
     }
 
     fn compute(
@@ -137,28 +244,85 @@ impl CpuMono {
         result: &mut FrameResult,
         laps: &mut Laps<'_>,
     ) {
-        let from = laps.now();
+        let mut from = laps.now();
+        let mut done = |stage| from = laps.lap(stage, from);
         if unit == LOGO {
-            if let (Some(plan), Some(logos)) = (&mut self.logo, &mut result.logos) {
-                plan.run(logo::Input { image }, logos);
+            let work = self.logo.as_mut().and_then(Seat::here_mut);
+            if let (Some(work), Some(logos)) = (work, &mut result.logos) {
+                work.plan.run(logo::Input { image }, logos);
+                done(StageId::Logo);
             }
-            laps.lap(StageId::Logo, from);
             return;
         }
-        let (Some((egomotion, foreground)), Some(motion), Some(mask)) =
-            (&mut self.still, &mut result.motion, &mut result.foreground)
-        else {
-            return;
+        let work = self.still.as_mut().and_then(Seat::here_mut);
+        if let (Some(work), Some(motion), Some(mask)) =
+            (work, &mut result.motion, &mut result.foreground)
+        {
+            let (egomotion, foreground) = (&mut work.egomotion, &mut work.foreground);
+            let (input, output) = ((image, speed_mps), (motion, mask));
+            Still::compute(egomotion, foreground, input, output, &mut done);
+        }
+    }
+
+    /// Sends a unit's work to its thread with a copy of the picture.
+    fn send(
+        &mut self,
+        unit: Unit,
+        image: &MonoImage,
+        speed_mps: Option<f32>,
+        laps: &Laps<'_>,
+    ) -> bool {
+        if unit == LOGO {
+            let Some(seat) = self.logo.as_mut().filter(|seat| seat.is_ready()) else {
+                return false;
+            };
+            if let Some(work) = seat.here_mut()
+                && let Some((lent, _)) = &mut work.aside
+            {
+                lent.copy(image, speed_mps);
+            }
+            return seat.send(laps);
+        }
+        let Some(seat) = self.still.as_mut().filter(|seat| seat.is_ready()) else {
+            return false;
         };
-        egomotion.run(egomotion::Input { image, speed_mps }, motion);
-        let from = laps.lap(StageId::Egomotion, from);
-        let input = foreground::cpu::Input {
-            image,
-            motion,
-            known_foreground: None,
-        };
-        foreground.run(input, mask);
-        laps.lap(StageId::Foreground, from);
+        if let Some(work) = seat.here_mut()
+            && let Some((lent, ..)) = &mut work.aside
+        {
+            lent.copy(image, speed_mps);
+        }
+        seat.send(laps)
+    }
+
+    /// Takes a unit's work back, and its result over.
+    fn take_back(
+        &mut self,
+        unit: Unit,
+        result: &mut FrameResult,
+        laps: &mut Laps<'_>,
+    ) -> Result<(), BackendError> {
+        if unit == LOGO {
+            if let Some(seat) = &mut self.logo
+                && let Some(work) = seat.take_back(laps)?
+                && let (Some((_, found)), Some(logos)) = (&mut work.aside, &mut result.logos)
+            {
+                mem::swap(found, logos);
+            }
+            return Ok(());
+        }
+        if let Some(seat) = &mut self.still
+            && let Some(work) = seat.take_back(laps)?
+            && let (Some((_, found, mask)), Some(motion), Some(foreground)) =
+                (&mut work.aside, &mut result.motion, &mut result.foreground)
+        {
+            *motion = *found;
+            mem::swap(mask, foreground);
+        }
+        Ok(())
+    }
+
+    fn still(&self) -> Option<&Still> {
+        self.still.as_ref().and_then(Seat::here)
     }
 }
 
@@ -187,41 +351,91 @@ impl Backend for CpuMono {
         Ok(())
     }
 
+    /// Only with a picture of the mono camera's: the left one in its place is not there before the
+    /// stereo chain is done.
+    fn start(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        laps: &mut Laps<'_>,
+    ) -> Result<bool, BackendError> {
+        let this = self.units[unit];
+        let picture = slot.set.mono.as_ref().filter(|_| self.beside);
+        let picture = picture.and_then(|mono| mono.usable());
+        Ok(picture.is_some_and(|image| self.send(this, image, slot.set.speed_mps, laps)))
+    }
+
+    fn start_behind(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        laps: &mut Laps<'_>,
+    ) -> Result<bool, BackendError> {
+        let this = self.units[unit];
+        let sent = on_picture(slot, |image, speed, _| self.send(this, image, speed, laps));
+        Ok(sent.unwrap_or(false))
+    }
+
+    fn wait(
+        &mut self,
+        unit: usize,
+        until: Timestamp,
+        laps: &Laps<'_>,
+    ) -> Result<bool, BackendError> {
+        Ok(match self.units[unit] {
+            LOGO => self.logo.as_ref().is_none_or(|s| s.wait(until, laps)),
+            _ => self.still.as_ref().is_none_or(|s| s.wait(until, laps)),
+        })
+    }
+
+    fn finish(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        laps: &mut Laps<'_>,
+    ) -> Result<(), BackendError> {
+        self.take_back(self.units[unit], &mut slot.result, laps)
+    }
+
     fn withdraw(&mut self, unit: usize, slot: &mut Slot) {
         withdraw(self.units[unit], slot);
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), SnapshotError> {
-        match &mut self.still {
-            Some((_, foreground)) => foreground.restore(snapshot),
+        match self.still.as_mut().and_then(Seat::here_mut) {
+            Some(work) => work.foreground.restore(snapshot),
             None => Ok(()),
         }
     }
 
     fn snapshot(&self) -> Option<Vec<u8>> {
-        self.still
-            .as_ref()
-            .map(|(_, foreground)| foreground.snapshot())
+        self.still().map(|work| work.foreground.snapshot())
     }
 
     fn save(&self, to: &mut Vec<u8>) -> bool {
-        if let Some((egomotion, foreground)) = &self.still {
-            sections::save(to, StageId::Egomotion, egomotion);
-            sections::save(to, StageId::Foreground, foreground);
+        let logo = self.logo.as_ref().map(Seat::here);
+        let still = self.still.as_ref().map(Seat::here);
+        if matches!(still, Some(None)) || matches!(logo, Some(None)) {
+            // A thread aside has it.
+            return false;
         }
-        if let Some(logo) = &self.logo {
-            sections::save(to, StageId::Logo, logo);
+        if let Some(Some(work)) = still {
+            sections::save(to, StageId::Egomotion, &work.egomotion);
+            sections::save(to, StageId::Foreground, &work.foreground);
+        }
+        if let Some(Some(work)) = logo {
+            sections::save(to, StageId::Logo, &work.plan);
         }
         true
     }
 
     fn load(&mut self, state: &[u8]) -> Result<(), StateError> {
-        if let Some((egomotion, foreground)) = &mut self.still {
-            sections::load(state, StageId::Egomotion, egomotion)?;
-            sections::load(state, StageId::Foreground, foreground)?;
+        if let Some(work) = self.still.as_mut().and_then(Seat::here_mut) {
+            sections::load(state, StageId::Egomotion, &mut work.egomotion)?;
+            sections::load(state, StageId::Foreground, &mut work.foreground)?;
         }
-        match &mut self.logo {
-            Some(logo) => sections::load(state, StageId::Logo, logo),
+        match self.logo.as_mut().and_then(Seat::here_mut) {
+            Some(work) => sections::load(state, StageId::Logo, &mut work.plan),
             None => Ok(()),
         }
     }

@@ -92,7 +92,11 @@ impl<'a> Parts<'a> {
                 let slot = backend.slot();
                 Ok((backend, slot))
             },
-            |shape| CpuMono::new(config, shape),
+            |shape| {
+                // Without a stereo chain there is nothing to be slowed down.
+                let beside = config.frame_loop.overlap_on_cpu || self.street.is_none();
+                Ok(CpuMono::new(config, shape)?.beside(beside))
+            },
             |shape, _| CpuLabels::new(config, shape),
         )
     }

@@ -1,23 +1,23 @@
-//! The loop itself.
+//! The loop itself: how frames come, are dropped, and go out. What is done with one of them is in
+//! [`turns`].
+mod turns;
+
 use std::{
     mem,
     sync::atomic::{AtomicBool, Ordering},
 };
 
 use crate::{
-    frame::{
-        Decisions, FrameId, FrameSet, Gap, GapSet, MAX_STAGES, Outcome, StageTiming, Timestamp,
-        Timing,
-    },
+    frame::{FrameId, FrameSet, Gap, MAX_STAGES, Timestamp},
     sink::{Sink, SinkError},
     source::{Next, Source},
 };
 
 use super::{
-    Backend, BackendError, Clock, Doing, Laps, LoopConfig, Monitor, Slot, StageId, Unit,
+    Backend, BackendError, Clock, Doing, LoopConfig, Monitor, Slot, StageId,
     admission::{Expectation, Together},
-    backend::Watch,
 };
+use turns::Overdue;
 
 /// How frames are fed and whether the clock decides anything; see [`super`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -104,6 +104,8 @@ pub struct FrameLoop<'a, B, C> {
     follows: bool,
     /// Frames in a row whose required stages were late.
     misses: u32,
+    /// By unit, what was launched on an earlier frame that has gone out without it.
+    overdue: [Option<Overdue>; MAX_UNITS],
 }
 
 impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
@@ -151,6 +153,7 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
             order,
             follows: true,
             misses: 0,
+            overdue: [None; MAX_UNITS],
         }
     }
 
@@ -209,6 +212,8 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
                 }
             }
         }
+        // What is learnt from the last frames is whole.
+        self.settle(true)?;
         Ok(())
     }
 
@@ -331,10 +336,12 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
                 return Ok(());
             }
         }
+        let room = sink.state_room(set.id);
+        self.settle(room.is_some())?;
         let spent = mem::replace(&mut self.slot.set, set);
         self.slot.result.health = self.monitor.map(|m| m.health.get()).unwrap_or_default();
         self.slot.result.health.cameras = source.cameras();
-        if let Some(room) = sink.state_room(self.slot.set.id) {
+        if let Some(room) = room {
             room.clear();
             if !self.backend.save(room) {
                 room.clear();
@@ -371,279 +378,4 @@ impl<'a, B: Backend, C: Clock> FrameLoop<'a, B, C> {
             longest_us: longest.map_or(0, |s| s.duration_ns / 1000),
         })
     }
-
-    /// Runs the units of the frame in the slot and judges them by the clock: what can be under way
-    /// at once is launched first, then each has its turn.
-    fn compute(&mut self, arrival: Timestamp) -> Result<(), BackendError> {
-        let decides = self.pace == Pace::Realtime;
-        self.slot.result.id = self.slot.set.id;
-        self.slot.result.gaps = GapSet::EMPTY;
-        if let Some(gap) = self.slot.set.mono.as_ref().and_then(|mono| mono.gap) {
-            self.slot.result.gaps.insert(gap);
-        }
-        let blind = self.slot.set.stereo_gap;
-        if let Some(gap) = blind {
-            self.slot.result.gaps.insert(gap);
-            self.slot.blank_street();
-        }
-        let frame = Frame {
-            id: self.slot.set.id,
-            arrival,
-            deadline: arrival.plus_ns(self.config.deadline_ns()),
-            decides,
-            recorded: self.slot.set.decisions.filter(|_| self.follows && !decides),
-            blind: blind.is_some(),
-            // Where there is no mono camera the other stages, too, look at the stereo camera's
-            // image.
-            all_blind: blind.is_some() && self.slot.set.mono.is_none(),
-        };
-        // Timing is lent out while the backend writes the rest of the result.
-        let mut timing = mem::take(&mut self.slot.result.timing);
-        timing.start = arrival;
-        timing.stages.clear();
-        let mut ahead = [Ahead::Apart { room_ns: 0 }; MAX_UNITS];
-        if self.config.overlap {
-            self.start(&frame, &mut ahead, &mut timing)?;
-        }
-        let mut required_ran = None;
-        for at in 0..self.order.len() {
-            let unit = self.order[at];
-            let ran = self.turn(&frame, unit, ahead[unit], &mut timing)?;
-            if self.backend.units()[unit].required() {
-                required_ran = ran.or(required_ran);
-            }
-        }
-        if let Some(complete) = required_ran {
-            let missed = decides && complete > frame.deadline;
-            self.misses = if missed { self.misses + 1 } else { 0 };
-        }
-        let now = self.clock.now();
-        timing.duration_ns = now.since(arrival);
-        timing.outcome = Outcome::Done;
-        if decides && now > frame.deadline {
-            timing.outcome = Outcome::Late;
-            self.slot.result.gaps.insert(Gap::Late);
-        }
-        self.slot.result.timing = timing;
-        Ok(())
-    }
-
-    /// Launches the required units, and beside and behind them the optional ones that are
-    /// expected to be done in time so. Where one does not fit, it and those that are less important
-    /// wait until the required ones are done, and what is left is known; those that are skipped at
-    /// present keep nobody waiting.
-    fn start(
-        &mut self,
-        frame: &Frame,
-        ahead: &mut [Ahead; MAX_UNITS],
-        timing: &mut Timing,
-    ) -> Result<(), BackendError> {
-        let mut required_ns = 0u64;
-        for at in 0..self.order.len() {
-            let unit = self.order[at];
-            let this = self.backend.units()[unit];
-            if frame.passes(&this) {
-                continue;
-            }
-            let before = self.clock.now();
-            let (expected, together) = (&self.expected[unit], &self.together[unit]);
-            let decides = frame.decides && !this.required();
-            let mut room_ns = 0;
-            if this.required() {
-                required_ns = required_ns.saturating_add(expected.expected_ns());
-            } else if decides {
-                let left_ns = frame.deadline.since(before);
-                room_ns = match left_ns.checked_sub(required_ns) {
-                    Some(behind_ns) if this.needs_stereo() => behind_ns,
-                    Some(_) => left_ns,
-                    None => 0,
-                };
-                if !expected.would_admit(room_ns) || !together.fits(left_ns) {
-                    if expected.runs() {
-                        break;
-                    }
-                    if together.is_able() {
-                        ahead[unit] = Ahead::Apart { room_ns };
-                    }
-                    continue;
-                }
-            } else if frame.was(this.stages, Decisions::skipped) {
-                continue;
-            }
-            if let (Some(monitor), Some(&stage)) = (self.monitor, this.stages.first()) {
-                monitor.probe.mark(Doing::Stage(stage), frame.id, before);
-            }
-            let mut laps = Laps::new(self.clock, frame.arrival, timing);
-            let launched = self.backend.start(unit, &mut self.slot, &mut laps)?;
-            self.together[unit].tried(launched);
-            if launched {
-                if decides {
-                    self.expected[unit].admits(room_ns);
-                }
-                let took_ns = self.clock.now().since(before);
-                ahead[unit] = Ahead::Launched { before, took_ns };
-            } else if this.required() {
-                // Nothing beside it.
-                break;
-            }
-        }
-        for at in 0..self.order.len() {
-            let unit = self.order[at];
-            if let Ahead::Launched { took_ns, .. } = &mut ahead[unit] {
-                let before = self.clock.now();
-                let laps = Laps::new(self.clock, frame.arrival, timing);
-                self.backend.meanwhile(unit, &mut self.slot, &laps);
-                *took_ns += self.clock.now().since(before);
-            }
-        }
-        Ok(())
-    }
-
-    /// A unit's turn: it is finished where it was launched, else run, or skipped. Says when it was
-    /// done, where it was run.
-    fn turn(
-        &mut self,
-        frame: &Frame,
-        unit: usize,
-        ahead: Ahead,
-        timing: &mut Timing,
-    ) -> Result<Option<Timestamp>, BackendError> {
-        let Frame {
-            arrival, deadline, ..
-        } = *frame;
-        let this = self.backend.units()[unit];
-        let stages = this.stages;
-        let required = this.required();
-        if frame.passes(&this) {
-            let mut laps = Laps::new(self.clock, arrival, timing);
-            stages.iter().for_each(|&stage| laps.skip(stage));
-            self.backend.withdraw(unit, &mut self.slot);
-            return Ok(None);
-        }
-        let before = self.clock.now();
-        let admitted = match ahead {
-            Ahead::Launched { .. } => true,
-            Ahead::Apart { room_ns } => {
-                self.together[unit].waited();
-                if frame.decides && !required {
-                    let left_ns = deadline.since(before).max(room_ns);
-                    self.expected[unit].admits(left_ns)
-                } else {
-                    required || !frame.was(stages, Decisions::skipped)
-                }
-            }
-        };
-        if !admitted {
-            for stage in stages {
-                // Room for more stages than there are.
-                let _ = timing.stages.push(StageTiming {
-                    stage: stage.name(),
-                    start_ns: before.since(arrival),
-                    duration_ns: 0,
-                    outcome: Outcome::Skipped,
-                });
-            }
-            self.slot.result.gaps.insert(Gap::Skipped);
-            self.backend.withdraw(unit, &mut self.slot);
-            return Ok(None);
-        }
-        let first = timing.stages.len();
-        let watch = self.monitor.map(|monitor| Watch {
-            probe: &monitor.probe,
-            frame: frame.id,
-            stages,
-        });
-        let mut slowed = 0;
-        if let (Some(monitor), Some(&stage)) = (self.monitor, stages.first()) {
-            monitor.probe.mark(Doing::Stage(stage), frame.id, before);
-            if let Some(hang) = &monitor.hang {
-                hang.strike(stages, frame.id.index);
-            }
-            if let Some(slow) = &monitor.slow {
-                slowed = slow.strike(stages, frame.id.index, self.clock);
-            }
-        }
-        let mut laps = Laps::new(self.clock, arrival, timing).watched(watch);
-        match ahead {
-            Ahead::Launched { .. } => self.backend.finish(unit, &mut self.slot, &mut laps)?,
-            Ahead::Apart { .. } => self.backend.run(unit, &mut self.slot, &mut laps)?,
-        }
-        let (arrived, own_ns) = laps.noted();
-        let after = self.clock.now();
-        if let Some(lap) = timing.stages.get_mut(first) {
-            lap.start_ns = lap.start_ns.saturating_sub(slowed);
-            lap.duration_ns += slowed;
-        }
-        let laps = &timing.stages[first..];
-        if laps.iter().all(|lap| lap.outcome == Outcome::Skipped) {
-            // There was nothing to run on: that says nothing of what it takes.
-            self.expected[unit].idle();
-            return Ok(None);
-        }
-        let took_ns = match ahead {
-            // What it waited for others is not its own.
-            Ahead::Launched { before, took_ns } => {
-                self.together[unit].measured(after.since(before));
-                let host_ns = arrived.map_or(0, |arrived| after.since(arrived));
-                let stages_ns: u64 = laps.iter().map(|lap| lap.duration_ns).sum();
-                match own_ns {
-                    Some(own_ns) => own_ns + slowed,
-                    None => took_ns + stages_ns + host_ns,
-                }
-            }
-            Ahead::Apart { .. } => after.since(before),
-        };
-        self.expected[unit].measured(took_ns);
-        let late =
-            !required && (frame.decides && after > deadline || frame.was(stages, Decisions::late));
-        for (ran, &stage) in timing.stages[first..].iter_mut().zip(stages) {
-            if late {
-                ran.outcome = Outcome::Late;
-                self.slot.result.gaps.insert(Gap::Late);
-            } else if ran.duration_ns > self.config.budget_us.ns(stage) {
-                ran.outcome = Outcome::OverBudget;
-            }
-        }
-        if late {
-            self.backend.withdraw(unit, &mut self.slot);
-        }
-        Ok(Some(after))
-    }
-}
-
-/// What is known of the frame in the slot before it is computed.
-struct Frame {
-    id: FrameId,
-    arrival: Timestamp,
-    deadline: Timestamp,
-    /// Whether the clock decides.
-    decides: bool,
-    /// What was decided when it was recorded, where that is followed.
-    recorded: Option<Decisions>,
-    /// Without stereo images.
-    blind: bool,
-    all_blind: bool,
-}
-
-impl Frame {
-    /// Whether a unit has nothing to run on.
-    fn passes(&self, unit: &Unit) -> bool {
-        self.all_blind || self.blind && unit.needs_stereo()
-    }
-
-    /// Whether one of the stages was dealt with so when the frame was recorded.
-    fn was(&self, stages: &[StageId], how: fn(&Decisions, usize) -> bool) -> bool {
-        let recorded = self.recorded.as_ref();
-        recorded.is_some_and(|d| stages.iter().any(|&s| how(d, s as usize)))
-    }
-}
-
-/// What was done about a unit before its turn.
-#[derive(Clone, Copy)]
-enum Ahead {
-    /// Nothing. Of one that is skipped at present: what it would have had if it had been launched
-    /// together with the required ones.
-    Apart { room_ns: u64 },
-    /// It was launched; the host took so long for that.
-    Launched { before: Timestamp, took_ns: u64 },
 }

@@ -32,7 +32,8 @@ pub struct RealtimeConfig {
     /// All memory, present and future, stays in RAM. Needs `LimitMEMLOCK=infinity`.
     pub lock_memory: bool,
     /// `SCHED_FIFO` priority of the threads that compute, 1 to 98; 0: the ordinary class. Needs
-    /// `LimitRTPRIO=`. Capture threads run one above it, all others in the ordinary class.
+    /// `LimitRTPRIO=`. Capture threads run one above it, those that compute optional results beside
+    /// the loop one below, all others in the ordinary class.
     pub priority: u8,
     /// Processors of the threads that compute, by number; empty: all that the process may use.
     pub cpus: Vec<usize>,
@@ -163,6 +164,26 @@ impl Realtime {
             }
             other => other,
         }
+    }
+}
+
+/// By how much the nice value of threads is raised that compute optional results.
+pub const STEP: i32 = 5;
+
+/// The calling thread's `SCHED_FIFO` priority; 0 in any other class.
+pub fn own_priority() -> u8 {
+    sys::own_priority()
+}
+
+/// Makes the calling thread one that gives way to those of this priority: of one less, or where
+/// there is none, an ordinary one that is [`STEP`] nicer. Where that is refused it stays as it is.
+pub fn step_below(priority: u8) {
+    let stepped = match priority {
+        0 | 1 => rustix::process::nice(STEP).map(|_| ()).map_err(Into::into),
+        _ => sys::fifo(0, priority - 1),
+    };
+    if let Err(e) = stepped {
+        log::warn!("optional stages have the same priority as the required ones: {e}");
     }
 }
 

@@ -105,8 +105,8 @@ pub struct Attendant<'a, C> {
     gaps: [Throttle; Gap::ALL.len()],
     cameras: CameraStates,
     last_report: Option<(Timestamp, u64)>,
-    /// Faults and results when it was ready.
-    at_ready: Option<(PageFaults, u64)>,
+    /// Faults and results when it was ready, and when that was.
+    at_ready: Option<(PageFaults, u64, Timestamp)>,
     was_throttled: bool,
 }
 
@@ -142,7 +142,11 @@ impl<'a, C: Clock> Attendant<'a, C> {
             self.turn();
             thread::park_timeout(LOOK);
         }
-        let report = self.report(self.clock.now());
+        let mut report = self.report(self.clock.now());
+        // Of all the time: since the last report only a few frames have come.
+        if let Some((_, before, since)) = self.at_ready {
+            report.rate_hz = rate_hz(self.watched.counters.frames() - before, report.now, since);
+        }
         log::info!("ends after {}", self.state(&report));
     }
 
@@ -152,7 +156,7 @@ impl<'a, C: Clock> Attendant<'a, C> {
         self.look(now);
         if self.at_ready.is_none() && self.watched.lifeline.is_ready() {
             let faults = page_faults(None).unwrap_or_default();
-            self.at_ready = Some((faults, self.watched.counters.frames()));
+            self.at_ready = Some((faults, self.watched.counters.frames(), now));
             log::info!("ready: the first result is out");
         }
         let due = |&(last, _): &(Timestamp, u64)| now.since(last) >= REPORT_NS;
@@ -189,26 +193,21 @@ impl<'a, C: Clock> Attendant<'a, C> {
     fn report(&mut self, now: Timestamp) -> Report {
         let frames = self.watched.counters.frames();
         let (last, before) = self.last_report.replace((now, frames)).unwrap_or((now, 0));
-        let seconds = now.since(last) as f64 / 1e9;
         let health = self.device.health();
         self.watched.monitor.health.set(&health);
         let faults = page_faults(None).unwrap_or_default();
         let report = Report {
-            rate_hz: if seconds > 0.0 {
-                (frames - before) as f64 / seconds
-            } else {
-                0.0
-            },
+            rate_hz: rate_hz(frames - before, now, last),
             health,
             cameras: self.watched.lifeline.cameras(),
             capture: self.watched.capture.map(cameras::Monitor::status),
             now,
             faults,
-            faults_ready: self.at_ready.map(|(then, _)| PageFaults {
+            faults_ready: self.at_ready.map(|(then, ..)| PageFaults {
                 minor: faults.minor.saturating_sub(then.minor),
                 major: faults.major.saturating_sub(then.major),
             }),
-            frames_ready: self.at_ready.map_or(0, |(_, then)| frames - then),
+            frames_ready: self.at_ready.map_or(0, |(_, then, _)| frames - then),
         };
         self.tell_gaps(now);
         self.tell_changes(&report);
@@ -279,10 +278,10 @@ impl<'a, C: Clock> Attendant<'a, C> {
             "{} frames, {:.1} Hz, latency p50 {:.1} p99 {:.1} max {:.1} ms, jitter p99 {:.1} ms",
             counters.frames(),
             report.rate_hz,
-            ms(counters.latency.quantile_ns(0.5)),
-            ms(counters.latency.quantile_ns(0.99)),
+            ms(counters.latency.estimate_ns(0.5)),
+            ms(counters.latency.estimate_ns(0.99)),
             ms(counters.latency.max_ns()),
-            ms(counters.jitter.quantile_ns(0.99)),
+            ms(counters.jitter.estimate_ns(0.99)),
         );
         for gap in Gap::ALL {
             match counters.gap(gap) {
@@ -301,10 +300,25 @@ impl<'a, C: Clock> Attendant<'a, C> {
     }
 }
 
+/// So many frames from `since` to `now`, a second.
+fn rate_hz(frames: u64, now: Timestamp, since: Timestamp) -> f64 {
+    match now.since(since) {
+        0 => 0.0,
+        ns => frames as f64 * 1e9 / ns as f64,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{frame::CameraState, service::metrics::tests::troubled};
+
+    #[test]
+    fn a_rate_is_that_of_the_whole_time() {
+        let at = Timestamp;
+        assert_eq!(rate_hz(30, at(3_000_000_000), at(1_000_000_000)), 15.0);
+        assert_eq!(rate_hz(30, at(7), at(7)), 0.0);
+    }
 
     #[test]
     fn the_status_line_says_what_went_wrong_with_a_camera() {

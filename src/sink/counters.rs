@@ -49,17 +49,21 @@ impl Durations {
         self.buckets().iter().sum()
     }
 
-    /// An upper bound of this quantile (0 to 1), ns: the end of its bucket, at most the longest.
-    pub fn quantile_ns(&self, q: f64) -> u64 {
+    /// This quantile (0 to 1), ns, as if the durations of a bucket lay evenly in it: up to the
+    /// longest.
+    pub fn estimate_ns(&self, q: f64) -> u64 {
         let buckets = self.buckets();
         let all: u64 = buckets.iter().sum();
-        let wanted = (q * all as f64).ceil() as u64;
-        let mut seen = 0;
-        for (n, us) in buckets.iter().zip(BUCKETS_US) {
-            seen += n;
-            if seen >= wanted {
-                return (us * 1000).min(self.max_ns());
+        let wanted = q * all as f64;
+        let (mut seen, mut from) = (0u64, 0u64);
+        for (&n, us) in buckets.iter().zip(BUCKETS_US) {
+            let to = (us * 1000).min(self.max_ns());
+            if n > 0 && (seen + n) as f64 >= wanted {
+                let share = ((wanted - seen as f64) / n as f64).clamp(0.0, 1.0);
+                return from + (to.saturating_sub(from) as f64 * share) as u64;
             }
+            seen += n;
+            from = to;
         }
         self.max_ns()
     }
@@ -222,8 +226,10 @@ mod tests {
         let buckets = durations.buckets();
         assert_eq!(buckets[..3], [1, 2, 0]);
         assert_eq!(buckets[BUCKETS_US.len() - 1..], [1, 1]);
-        assert_eq!(durations.quantile_ns(0.6), 20_000);
-        assert_eq!(durations.quantile_ns(1.0), 5_000_001_000);
-        assert_eq!(Durations::default().quantile_ns(0.99), 0);
+        // Two of five lie in it: one is half of them.
+        assert_eq!(durations.estimate_ns(0.4), 15_000);
+        assert_eq!(durations.estimate_ns(0.6), 20_000);
+        assert_eq!(durations.estimate_ns(1.0), 5_000_001_000);
+        assert_eq!(Durations::default().estimate_ns(0.99), 0);
     }
 }

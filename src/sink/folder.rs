@@ -217,6 +217,11 @@ pub fn check_apart(out: &Path, folders: &[&Path], files: &[&Path]) -> Result<(),
     }
 }
 
+/// Whether a file or folder, which need not be there yet, lies in a folder, or is it.
+pub fn lies_in(path: &Path, folder: &Path) -> bool {
+    whole(path).starts_with(whole(folder))
+}
+
 /// Whether a file is, or would be, one of the results in a folder.
 pub fn is_result(folder: &Path, file: &Path) -> bool {
     let (folder, file) = (whole(folder), whole(file));

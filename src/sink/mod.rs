@@ -32,7 +32,7 @@ pub mod summary;
 pub mod table;
 
 pub use error::SinkError;
-pub use folder::{FolderOptions, ReplayFolder, check_apart, is_result};
+pub use folder::{FolderOptions, ReplayFolder, check_apart, is_result, lies_in};
 pub use pictures::{Full, PictureWriter};
 pub use save::{Save, SaveError, SaveSet};
 

@@ -2,7 +2,10 @@
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
+    sync::atomic::{AtomicU64, Ordering},
 };
+
+static ALL: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
@@ -12,6 +15,7 @@ thread_local! {
 struct Counting;
 
 fn count() {
+    ALL.fetch_add(1, Ordering::Relaxed);
     // A thread at its end has no counter any more.
     let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
 }
@@ -46,6 +50,13 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// Allocations of this thread so far, resized ones included.
+#[allow(dead_code, reason = "some tests ask for those of all")]
 pub fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
+}
+
+/// Allocations of all threads so far.
+#[allow(dead_code, reason = "most tests ask for one thread's")]
+pub fn allocations_of_all() -> u64 {
+    ALL.load(Ordering::Relaxed)
 }

@@ -4,7 +4,7 @@ mod data;
 
 use std::{
     fmt::{Display, Write as _},
-    io,
+    io::{self, Read as _},
     path::{Path, PathBuf},
 };
 
@@ -71,6 +71,9 @@ pub enum ReportError {
         /// Where the page was to go.
         path: PathBuf,
     },
+    /// The page would replace a file that is none.
+    #[error("{0}")]
+    Replaces(String),
     /// The report can't be written.
     #[error(transparent)]
     Write(#[from] SinkError),
@@ -84,6 +87,7 @@ pub fn write(results: &Path, out: &Path, pictures: usize) -> Result<(), ReportEr
     if is_result(results, out) {
         return Err(ReportError::OverResults { path: out.into() });
     }
+    check_page("--out", out).map_err(ReportError::Replaces)?;
     let html = html(results, pictures)?;
     Ok(write_atomically(out, html.as_bytes())?)
 }
@@ -107,10 +111,42 @@ pub fn html(folder: &Path, pictures: usize) -> Result<String, ReportError> {
     Ok(page)
 }
 
+/// What pages begin with, and nothing else does.
+const HEAD: &str = "<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\">\
+                    <meta name=\"generator\" content=\"roadloop\">";
+
+/// Refuses a place for a page where there is something else than a page of roadloop's.
+///
+/// # Errors
+/// With the option that names the place, what was found and what is expected.
+pub(crate) fn check_page(option: &str, path: &Path) -> Result<(), String> {
+    let refused = |found: &str| {
+        let path = path.display();
+        Err(format!("{option} {path}: {found}"))
+    };
+    if let Some(folder) = files::missing_folder(path) {
+        let folder = folder.display();
+        return refused(&format!("{folder} is no folder, expected a file to write"));
+    }
+    if path.is_dir() {
+        return refused("a folder, expected a file to write");
+    }
+    if !files::present(path) {
+        return Ok(());
+    }
+    let mut head = Vec::new();
+    let read = files::open(path, u64::MAX)
+        .and_then(|file| file.take(HEAD.len() as u64).read_to_end(&mut head));
+    match read {
+        Ok(_) if head == HEAD.as_bytes() => Ok(()),
+        _ => refused("it is there and is no page of roadloop's, which alone is replaced"),
+    }
+}
+
 /// The beginning of a page with everything in it, to where its text begins.
 pub(crate) fn begin(title: &str) -> String {
     let mut page = String::with_capacity(64 * 1024);
-    page.push_str("<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\">");
+    page.push_str(HEAD);
     page.push_str("<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">");
     put!(page, "<title>{}</title>\n<style>\n", escape(title));
     page.push_str(include_str!("style.css"));

@@ -9,19 +9,21 @@ use crate::{
         Stream,
     },
     frame::{LabelState, Labels, Timestamp},
+    frame_loop::{
+        Backend, BackendError, ChainError, LabelShape, Laps, Slot, StageId, Unit,
+        labels::{UNITS, withdraw},
+    },
     stage::{
-        forest::{
-            self,
-            cuda::{Depth, Outputs, Plan},
-        },
+        forest::cuda::{Depth, Outputs, Plan},
         state::StateError,
     },
 };
 
 use super::{
-    Backend, BackendError, ChainError, CudaBackend, LabelShape, Laps, Slot, StageId, Unit,
-    cuda::{Launched, nanoseconds, unpack},
-    labels::{UNITS, withdraw},
+    CudaBackend,
+    errors::failed,
+    launched::{Launched, nanoseconds, wait_until},
+    pixels::unpack,
 };
 
 /// The forest's plan, as [`super::CpuLabels`] and with its results.
@@ -148,13 +150,6 @@ impl CudaLabels {
     }
 }
 
-fn failed(e: GpuError) -> BackendError {
-    BackendError {
-        backend: "cuda",
-        message: e.to_string(),
-    }
-}
-
 impl Backend for CudaLabels {
     fn name(&self) -> &'static str {
         "cuda"
@@ -197,6 +192,17 @@ impl Backend for CudaLabels {
         self.stream.wait(self.street.done()).map_err(failed)?;
         self.graph.launch(&self.stream).map_err(failed)?;
         Ok(true)
+    }
+
+    /// What a frame has gone out without is read from what the next one's chain writes: nobody
+    /// looks at it any more.
+    fn wait(
+        &mut self,
+        _unit: usize,
+        until: Timestamp,
+        laps: &Laps<'_>,
+    ) -> Result<bool, BackendError> {
+        wait_until(&self.stream, until, laps).map_err(failed)
     }
 
     fn finish(
@@ -253,14 +259,5 @@ impl Places {
 
     fn labels(&self) -> std::ops::Range<usize> {
         self.labels..self.bytes
-    }
-}
-
-impl From<forest::cuda::PlanError> for ChainError {
-    fn from(e: forest::cuda::PlanError) -> Self {
-        match e {
-            forest::cuda::PlanError::Params(e) => e.into(),
-            forest::cuda::PlanError::Gpu(e) => e.in_stage("forest").into(),
-        }
     }
 }

@@ -4,30 +4,33 @@
 //!
 //! A side branch of the graph carries what no stage waits for: pictures for the sinks, and the
 //! disparity on its way to the host.
-use std::{cell::Cell, rc::Rc};
+use std::rc::Rc;
 
 use crate::{
     calib::Rectification,
     config::Config,
     cuda::{
-        Arena, ArenaLayout, Context, DeviceBuffer, Event, GpuError, GraphExec, Pinned, Priority,
-        Stream,
+        Arena, ArenaLayout, Context, DeviceBuffer, Event, GpuError, GraphExec, Priority, Stream,
     },
-    frame::{
-        Camera, Gap, INVALID, Image, Mask, RoadOrigin, Size, StereoFrame, Stixels, Street,
-        Timestamp,
+    frame::{Camera, Gap, INVALID, Mask, RoadOrigin, StereoFrame, Stixels, Street},
+    frame_loop::{
+        Backend, BackendError, ChainError, Laps, Shape, Slot, StageId, Unit, backend::sections,
+        cpu::invalidate, slot::StreetSlot,
     },
     stage::{
         rectify::{self, Rectified},
-        road::{self, cuda::Road},
+        road,
         state::StateError,
         stereo, stixel,
     },
 };
 
 use super::{
-    Backend, BackendError, ChainError, Laps, Shape, Slot, StageId, Unit, backend::sections,
-    cpu::invalidate, slot::StreetSlot,
+    errors::failed,
+    launched::{Launched, nanoseconds},
+    memory::{HostMemory, device_memory, host_memory},
+    pixels::{pack, unpack},
+    recording::Recording,
 };
 
 /// What comes back to the host besides road and stixels.
@@ -97,39 +100,10 @@ pub struct CudaBackend {
     device_bytes: u64,
 }
 
-/// Page-locked memory; what is written by the host and what by the device lies apart.
-struct HostMemory {
-    /// Left, then right; or left alone.
-    grey: Option<Pinned<u8>>,
-    rgb: Option<Pinned<u8>>,
-    stored: Option<Pinned<u16>>,
-    /// The stixels' words, then the road.
-    results: Pinned<u8>,
-    words: Pinned<u64>,
-    road: Pinned<Road>,
-    disparity: Option<Pinned<u16>>,
-    left: Option<Pinned<u8>>,
-    left_rgb: Option<Pinned<u8>>,
-}
-
-/// The same on the device.
-struct DeviceMemory {
-    raw: Option<DeviceBuffer<u8>>,
-    raw_rgb: Option<DeviceBuffer<u8>>,
-    /// Left, then right; where images are rectified already, `raw`.
-    grey: Option<DeviceBuffer<u8>>,
-    /// Where images are rectified already, `raw_rgb`.
-    rgb: Option<DeviceBuffer<u8>>,
-    disparity: DeviceBuffer<u16>,
-    results: DeviceBuffer<u8>,
-    words: DeviceBuffer<u64>,
-    road: DeviceBuffer<Road>,
-}
-
-struct Stages {
-    rectify: rectify::cuda::Plan,
-    stereo: Option<stereo::cuda::Plan>,
-    road: road::cuda::Plan,
+pub(super) struct Stages {
+    pub rectify: rectify::cuda::Plan,
+    pub stereo: Option<stereo::cuda::Plan>,
+    pub road: road::cuda::Plan,
 }
 
 impl CudaBackend {
@@ -462,47 +436,6 @@ impl CudaBackend {
     }
 }
 
-/// A graph that was launched, for what follows it on the device.
-#[derive(Clone)]
-pub(super) struct Launched {
-    /// Behind all its work.
-    done: Rc<Event>,
-    /// Where its work begins, where the time is taken.
-    begin: Option<Rc<Event>>,
-    /// When the host began with it.
-    staged: Rc<Cell<Timestamp>>,
-    /// When it was launched.
-    at: Rc<Cell<Timestamp>>,
-}
-
-impl Launched {
-    /// What to wait for behind it.
-    pub fn done(&self) -> &Event {
-        &self.done
-    }
-
-    /// When, by the host's clock, an event took place that lies behind the graph; without times,
-    /// when the graph was launched.
-    pub fn instant_of(&self, event: &Event) -> Result<Timestamp, GpuError> {
-        let at = self.at.get();
-        match &self.begin {
-            Some(begin) => Ok(at.plus_ns(nanoseconds(event.microseconds_since(begin)?))),
-            None => Ok(at),
-        }
-    }
-}
-
-pub(super) fn nanoseconds(us: f32) -> u64 {
-    (f64::from(us) * 1000.0) as u64
-}
-
-fn failed(e: GpuError) -> BackendError {
-    BackendError {
-        backend: "cuda",
-        message: e.to_string(),
-    }
-}
-
 impl Backend for CudaBackend {
     fn name(&self) -> &'static str {
         "cuda"
@@ -573,221 +506,5 @@ impl Backend for CudaBackend {
         sections::read(state, StageId::Road, |from| {
             self.road.load(&self.stream, from)
         })
-    }
-}
-
-/// All that is recorded into the graph.
-struct Recording<'a> {
-    stages: &'a Stages,
-    stixel: &'a stixel::cuda::Plan,
-    host: &'a HostMemory,
-    device: &'a DeviceMemory,
-    marks: &'a [Rc<Event>],
-    side: &'a Stream,
-    order: &'a Event,
-    size: Size,
-}
-
-impl Recording<'_> {
-    fn record(&self, main: &Stream) -> Result<(), GpuError> {
-        let (host, device) = (self.host, self.device);
-        let mut marks = self.marks.iter();
-        let mut mark = || match marks.next() {
-            Some(event) => main.record_in_graph(event),
-            None => Ok(()),
-        };
-        mark()?;
-        let mut branched = false;
-        if let (Some(from), Some(raw), Some(out)) = (&host.rgb, &device.raw_rgb, &device.rgb) {
-            self.branch(main, &mut branched)?;
-            self.side.copy_to_device(from, raw)?;
-            if !self.stages.rectify.is_identity() {
-                self.stages.rectify.enqueue_rgb(self.side, raw, out)?;
-            }
-            if let Some(to) = &host.left_rgb {
-                self.side.copy_to_host(out, to)?;
-            }
-        }
-
-        if let Some(stored) = &host.stored {
-            main.copy_to_device(stored, &device.disparity)?;
-            self.stages.rectify.enqueue_mask(main, &device.disparity)?;
-        }
-        if let (Some(from), Some(raw), Some(out)) = (&host.grey, &device.raw, &device.grey) {
-            main.copy_to_device(from, raw)?;
-            if !self.stages.rectify.is_identity() {
-                let (raw_left, raw_right) = self.halves(raw)?;
-                let (left, right) = self.halves(out)?;
-                let right = raw_right.as_ref().zip(right.as_ref());
-                self.stages
-                    .rectify
-                    .enqueue(main, (&raw_left, &left), right)?;
-                if let Some(to) = &host.left {
-                    self.branch(main, &mut branched)?;
-                    self.side.copy_to_host(&left, to)?;
-                }
-            }
-        }
-        mark()?;
-        if let (Some(stereo), Some(grey)) = (&self.stages.stereo, &device.grey) {
-            if let (left, Some(right)) = self.halves(grey)? {
-                stereo.enqueue(main, &left, &right, &device.disparity)?;
-            }
-            if let Some(to) = &host.disparity {
-                self.branch(main, &mut branched)?;
-                self.side.copy_to_host(&device.disparity, to)?;
-            }
-            mark()?;
-        }
-        self.stages
-            .road
-            .enqueue(main, &device.disparity, &device.road)?;
-        mark()?;
-        self.stixel.enqueue(
-            main,
-            &device.disparity,
-            self.size.width,
-            &device.road.view()?,
-            &device.words,
-        )?;
-        main.copy_to_host(&device.results, &host.results)?;
-        mark()?;
-        if branched {
-            self.side.record(self.order)?;
-            main.wait(self.order)?;
-        }
-        Ok(())
-    }
-
-    /// What the side stream is given from here on waits for the main stream so far.
-    fn branch(&self, main: &Stream, branched: &mut bool) -> Result<(), GpuError> {
-        *branched = true;
-        main.record(self.order)?;
-        self.side.wait(self.order)
-    }
-
-    /// The left image and, where there is one, the right one.
-    fn halves(
-        &self,
-        images: &DeviceBuffer<u8>,
-    ) -> Result<(DeviceBuffer<u8>, Option<DeviceBuffer<u8>>), GpuError> {
-        let area = self.size.area();
-        let right = (images.len() > area).then(|| images.slice(area..2 * area));
-        Ok((images.slice(0..area)?, right.transpose()?))
-    }
-}
-
-fn device_memory(
-    context: &Context,
-    size: Size,
-    images: usize,
-    colour: bool,
-    identity: bool,
-    words: usize,
-) -> Result<(DeviceMemory, u64), GpuError> {
-    let area = size.area();
-    let mut layout = ArenaLayout::new();
-    let mut image = |name, wanted: bool, bytes| wanted.then(|| layout.reserve::<u8>(name, bytes));
-    let raw = image("raw images", images > 0, images * area);
-    let grey = image("rectified images", images > 0 && !identity, images * area);
-    let raw_rgb = image("raw colour", colour, 3 * area);
-    let rgb = image("rectified colour", colour && !identity, 3 * area);
-    let disparity = layout.reserve::<u16>("disparity", area);
-    let results = layout.reserve::<u8>("results", words * 8 + size_of::<Road>());
-    let bytes = layout.bytes();
-    let arena = Arena::new(context, "chain", layout)?;
-    let buffer = |slot: Option<_>| slot.map(|slot| arena.buffer(slot)).transpose();
-    let (raw, raw_rgb) = (buffer(raw)?, buffer(raw_rgb)?);
-    let results = arena.buffer(results)?;
-    let memory = DeviceMemory {
-        grey: if identity { raw.clone() } else { buffer(grey)? },
-        rgb: if identity {
-            raw_rgb.clone()
-        } else {
-            buffer(rgb)?
-        },
-        raw,
-        raw_rgb,
-        disparity: arena.buffer(disparity)?,
-        words: results.slice(0..words * 8)?.view()?,
-        road: results.slice(words * 8..results.len())?.view()?,
-        results,
-    };
-    Ok((memory, bytes))
-}
-
-fn host_memory(
-    context: &Context,
-    shape: &Shape,
-    wanted: Wanted,
-    (images, colour): (usize, bool),
-    pictures: bool,
-    words: usize,
-) -> Result<HostMemory, GpuError> {
-    let area = shape.size.area();
-    let bytes = |name, wanted: bool, n| wanted.then(|| Pinned::<u8>::new(context, name, n));
-    let pixels = |name, wanted: bool| wanted.then(|| Pinned::<u16>::new(context, name, area));
-    let stored = shape.stored_disparity;
-    let results = Pinned::<u8>::new(context, "results", words * 8 + size_of::<Road>())?;
-    Ok(HostMemory {
-        grey: bytes("images to the device", images > 0, images * area).transpose()?,
-        rgb: bytes("colour to the device", colour, 3 * area).transpose()?,
-        stored: pixels("stored disparity", stored).transpose()?,
-        words: results.slice(0..words * 8)?.view()?,
-        road: results.slice(words * 8..results.len())?.view()?,
-        results,
-        disparity: pixels("disparity", wanted.disparity && !stored).transpose()?,
-        left: bytes("rectified image", pictures, area).transpose()?,
-        left_rgb: bytes("rectified colour", pictures && shape.colour, 3 * area).transpose()?,
-    })
-}
-
-/// An image's rows one after the other.
-fn pack<T: Copy>(image: &Image<T>, to: &mut [T]) {
-    for (row, to) in image.rows().zip(to.chunks_exact_mut(image.width().max(1))) {
-        to.copy_from_slice(row);
-    }
-}
-
-pub(super) fn unpack<T: Copy>(from: &[T], image: &mut Image<T>) {
-    let width = image.width().max(1);
-    for (row, from) in image.rows_mut().zip(from.chunks_exact(width)) {
-        row.copy_from_slice(from);
-    }
-}
-
-impl From<rectify::cuda::PlanError> for ChainError {
-    fn from(e: rectify::cuda::PlanError) -> Self {
-        match e {
-            rectify::cuda::PlanError::Rectify(e) => e.into(),
-            rectify::cuda::PlanError::Gpu(e) => e.in_stage("rectify").into(),
-        }
-    }
-}
-
-impl From<stereo::cuda::Error> for ChainError {
-    fn from(e: stereo::cuda::Error) -> Self {
-        match e {
-            stereo::cuda::Error::Params(e) => e.into(),
-            stereo::cuda::Error::Gpu(e) => e.in_stage("stereo").into(),
-        }
-    }
-}
-
-impl From<road::cuda::PlanError> for ChainError {
-    fn from(e: road::cuda::PlanError) -> Self {
-        match e {
-            road::cuda::PlanError::Params(e) => e.into(),
-            road::cuda::PlanError::Gpu(e) => e.in_stage("road").into(),
-        }
-    }
-}
-
-impl From<stixel::cuda::PlanError> for ChainError {
-    fn from(e: stixel::cuda::PlanError) -> Self {
-        match e {
-            stixel::cuda::PlanError::Params(e) => e.into(),
-            stixel::cuda::PlanError::Gpu(e) => e.in_stage("stixel").into(),
-        }
     }
 }
