@@ -4,8 +4,8 @@ use std::{collections::VecDeque, sync::atomic::AtomicBool};
 use roadloop::{
     frame::{Decisions, FrameId, FrameResult, FrameSet, Gap, Outcome, Size, Timestamp},
     frame_loop::{
-        Backend, BackendError, Clock, Doing, FrameLoop, Laps, LoopConfig, LoopError, MockClock,
-        Monitor, Pace, Slot, StageId, Unit,
+        Advance, Backend, BackendError, Clock, Doing, FrameLoop, Laps, LoopConfig, LoopError,
+        MockClock, Monitor, Pace, Slot, StageId, Unit,
     },
     sink::{Sink, SinkError, View},
     source::{Next, Source},
@@ -123,6 +123,9 @@ struct Beside<'a, F> {
     /// Start and end of what is under way, by unit.
     under_way: [Option<(Timestamp, Timestamp)>; 4],
     street_done: Timestamp,
+    /// What the host does behind the device's part of the foreground, ns, and whether it has.
+    rest_ns: u64,
+    rested: bool,
     /// Index, what was done, and to which unit.
     log: Vec<(usize, &'static str, usize)>,
 }
@@ -135,6 +138,8 @@ impl<'a, F: FnMut(usize, StageId) -> u64> Beside<'a, F> {
             units: units.to_vec(),
             under_way: [None; 4],
             street_done: Timestamp(0),
+            rest_ns: 0,
+            rested: false,
             log: vec![],
         }
     }
@@ -160,6 +165,12 @@ impl<'a, F: FnMut(usize, StageId) -> u64> Beside<'a, F> {
         laps.arrived();
         let mut start = from;
         let stages = self.units[unit].stages;
+        if stages == FOREGROUND.stages && self.rest_ns > 0 {
+            if !std::mem::take(&mut self.rested) {
+                self.clock.advance_ns(self.rest_ns);
+            }
+            laps.took(to.since(from) + self.rest_ns);
+        }
         for &stage in stages {
             // Perhaps of an earlier frame.
             let takes = match stages.len() {
@@ -208,6 +219,27 @@ impl<F: FnMut(usize, StageId) -> u64> Backend for Beside<'_, F> {
 
     fn meanwhile(&mut self, unit: usize, slot: &mut Slot, _laps: &Laps<'_>) {
         self.log.push((slot.set.id.index, "meanwhile", unit));
+    }
+
+    fn advance(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        laps: &Laps<'_>,
+    ) -> Result<Advance, BackendError> {
+        if self.units[unit] != FOREGROUND || self.rest_ns == 0 || self.rested {
+            return Ok(Advance::Nothing);
+        }
+        let (_, to) = self.under_way[unit].unwrap();
+        if laps.now() < to {
+            // To look costs time.
+            self.clock.advance_ns(MS / 10);
+            return Ok(Advance::Waits);
+        }
+        self.clock.advance_ns(self.rest_ns);
+        self.rested = true;
+        self.log.push((slot.set.id.index, "advance", unit));
+        Ok(Advance::Nothing)
     }
 
     fn wait(
@@ -659,6 +691,59 @@ fn beside(
         .run(&mut source, &mut seen, &AtomicBool::new(false))
         .unwrap();
     (seen, backend.log)
+}
+
+/// 10 ms of the required stages, 3 of the forest behind them, and beside them 4 of the foreground on
+/// the device and 5 on the host: the frames, and those whose 5 were done beside the required stages.
+fn with_a_rest(pace: Pace, deadline_us: u64) -> (Seen, Vec<usize>) {
+    let clock = MockClock::at(START);
+    let mut source = Script {
+        clock: &clock,
+        steps: (0..40).map(Step::Frame).collect(),
+        recycled: 0,
+        skipped_before: Vec::new(),
+    };
+    let units = [STEREO, FOREST, FOREGROUND];
+    let mut backend = Beside::new(&clock, &units, |_, stage| match stage {
+        StageId::Foreground => 4 * MS,
+        stage => usual(stage) * MS,
+    });
+    backend.rest_ns = 5 * MS;
+    let config = LoopConfig {
+        deadline_us,
+        ..tight()
+    };
+    let slot = Slot::stereo(Size::new(4, 3), 5, 8);
+    let mut seen = Seen::default();
+    FrameLoop::new(&mut backend, &clock, slot, &config, pace)
+        .run(&mut source, &mut seen, &AtomicBool::new(false))
+        .unwrap();
+    let advanced = backend.log.iter().filter(|(_, what, _)| *what == "advance");
+    let advanced = advanced.map(|l| l.0).collect();
+    (seen, advanced)
+}
+
+#[test]
+fn the_hosts_part_of_a_unit_is_done_while_the_required_ones_are_under_way() {
+    for pace in [Pace::Max, Pace::Realtime] {
+        let (seen, advanced) = with_a_rest(pace, 50_000);
+        assert_eq!(advanced, Vec::from_iter(0..40));
+        // Behind the required stages it would have been 15.
+        assert!(
+            seen.lag_ns.iter().all(|&lag| lag == 13 * MS),
+            "{:?}",
+            seen.lag_ns
+        );
+    }
+}
+
+#[test]
+fn nor_is_it_where_the_required_ones_might_be_late_for_it() {
+    // 10 and 9 do not fit into 18 one after the other.
+    let (seen, advanced) = with_a_rest(Pace::Realtime, 18_000);
+    assert!(advanced.iter().all(|&n| n < 8), "{advanced:?}");
+    assert!(seen.frames.iter().all(|f| !f.1), "{:?}", seen.frames);
+    assert_eq!(seen.outcome(39, StageId::Foreground), Some(Outcome::Done));
 }
 
 /// 10 ms of the required stages, then 3 of the forest behind them, 6 of the foreground beside.

@@ -36,6 +36,15 @@ pub struct BackendError {
     pub message: String,
 }
 
+/// What the host has done for a unit whose device's part comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advance {
+    /// There is nothing to do, or it has been done.
+    Nothing,
+    /// The device is not done.
+    Waits,
+}
+
 /// Computes the units of a frame in a slot.
 pub trait Backend {
     /// The name in `summary.json`.
@@ -92,6 +101,21 @@ pub trait Backend {
     /// What the host can do for a unit that was [launched](Backend::start) while devices work:
     /// called once for each launch, when all that is launched at the time has been.
     fn meanwhile(&mut self, _unit: usize, _slot: &mut Slot, _laps: &Laps<'_>) {}
+
+    /// Does what is the host's after the device's part of a unit that was
+    /// [launched](Backend::start), if that part is done, so that to [finish](Backend::finish) it
+    /// takes little: asked again and again while required units are under way.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn advance(
+        &mut self,
+        _unit: usize,
+        _slot: &mut Slot,
+        _laps: &Laps<'_>,
+    ) -> Result<Advance, BackendError> {
+        Ok(Advance::Nothing)
+    }
 
     /// Waits for a unit that was [launched](Backend::start), until `until` at most: whether it is
     /// done, so that to finish it takes no wait. A backend that can't tell says that it is.

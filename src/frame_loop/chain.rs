@@ -1,5 +1,5 @@
 //! The stereo chain and the mono chain as one backend.
-use super::{Backend, BackendError, Laps, Slot, Unit};
+use super::{Advance, Backend, BackendError, Laps, Slot, Unit};
 use crate::{
     frame::Timestamp,
     stage::{foreground::SnapshotError, state::StateError},
@@ -94,6 +94,18 @@ impl<S: Backend, M: Backend> Backend for Chain<S, M> {
     fn meanwhile(&mut self, unit: usize, slot: &mut Slot, laps: &Laps<'_>) {
         if let Some((part, unit)) = self.part(unit) {
             part.meanwhile(unit, slot, laps);
+        }
+    }
+
+    fn advance(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        laps: &Laps<'_>,
+    ) -> Result<Advance, BackendError> {
+        match self.part(unit) {
+            Some((part, unit)) => part.advance(unit, slot, laps),
+            None => Ok(Advance::Nothing),
         }
     }
 
@@ -200,6 +212,15 @@ impl Backend for Box<dyn Backend + '_> {
         laps: &Laps<'_>,
     ) -> Result<bool, BackendError> {
         (**self).wait(unit, until, laps)
+    }
+
+    fn advance(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        laps: &Laps<'_>,
+    ) -> Result<Advance, BackendError> {
+        (**self).advance(unit, slot, laps)
     }
 
     fn meanwhile(&mut self, unit: usize, slot: &mut Slot, laps: &Laps<'_>) {

@@ -56,7 +56,7 @@ mod run;
 mod slot;
 mod window;
 
-pub use backend::{Backend, BackendError, Laps, Unit};
+pub use backend::{Advance, Backend, BackendError, Laps, Unit};
 pub use chain::Chain;
 pub use clock::{Clock, MockClock, MonotonicClock};
 pub use config::{AdmissionConfig, BackendChoice, Budgets, LoopConfig, LoopConfigError, Publish};

@@ -5,7 +5,7 @@ use std::{rc::Rc, sync::Arc};
 use crate::{
     cuda::{Arena, ArenaLayout, Context, Event, GpuError, GraphExec, Pinned, Priority, Stream},
     frame::{Logos, Mask, MonoImage, Size, Timestamp},
-    frame_loop::{ChainError, Laps, StageId},
+    frame_loop::{Advance, ChainError, Laps, StageId},
     stage::logo::{
         self, Follower, Templates,
         features::{
@@ -42,6 +42,8 @@ pub(super) struct Marks {
     launched: Timestamp,
     /// What the host took for it until its features are waited for.
     host_ns: u64,
+    /// What the host took for it since, where that has been done.
+    settled_ns: Option<u64>,
     pub device_bytes: u64,
 }
 
@@ -147,6 +149,7 @@ impl Marks {
             marks,
             launched: Timestamp::default(),
             host_ns: 0,
+            settled_ns: None,
         })
     }
 
@@ -154,6 +157,7 @@ impl Marks {
         let from = laps.now();
         pack(self.follower.grey(image), &mut self.picture.write()?);
         self.launched = laps.now();
+        self.settled_ns = None;
         self.host_ns = self.launched.since(from);
         self.graph.launch(&self.stream)
     }
@@ -164,8 +168,32 @@ impl Marks {
         self.host_ns += laps.now().since(from);
     }
 
+    /// What the features say, as soon as they are there.
+    pub fn advance(&mut self, logos: &mut Logos, laps: &Laps<'_>) -> Result<Advance, GpuError> {
+        if self.settled_ns.is_none() {
+            if !self.stream.is_done()? {
+                return Ok(Advance::Waits);
+            }
+            self.settle(logos, laps)?;
+        }
+        Ok(Advance::Nothing)
+    }
+
     pub fn collect(&mut self, logos: &mut Logos, laps: &mut Laps<'_>) -> Result<(), GpuError> {
-        self.stream.synchronize()?;
+        if self.settled_ns.is_none() {
+            self.stream.synchronize()?;
+            self.settle(logos, laps)?;
+        }
+        let settled_ns = self.settled_ns.take().unwrap_or_default();
+        let device = nanoseconds(self.marks[1].microseconds_since(&self.marks[0])?);
+        let duration = self.host_ns + device + settled_ns;
+        laps.note(StageId::Logo, self.launched, duration);
+        laps.took(duration);
+        Ok(())
+    }
+
+    /// Takes the features over, which are there, and has the tracker look at them.
+    fn settle(&mut self, logos: &mut Logos, laps: &Laps<'_>) -> Result<(), GpuError> {
         let arrived = laps.now();
         let n = (self.counts.read()?[0].count as usize).min(self.capacity);
         self.found.clear();
@@ -184,10 +212,7 @@ impl Marks {
         }
         self.follower
             .settle(&self.found, &self.found_matches, logos);
-        let device = nanoseconds(self.marks[1].microseconds_since(&self.marks[0])?);
-        let duration = self.host_ns + device + laps.now().since(arrived);
-        laps.note(StageId::Logo, self.launched, duration);
-        laps.took(duration);
+        self.settled_ns = Some(laps.now().since(arrived));
         Ok(())
     }
 }

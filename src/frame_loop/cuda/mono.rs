@@ -10,7 +10,7 @@ use crate::{
     cuda::{Context, GpuError},
     frame::{FrameResult, MonoImage, Timestamp},
     frame_loop::{
-        Backend, BackendError, ChainError, Laps, MonoShape, Slot, StageId, Unit,
+        Advance, Backend, BackendError, ChainError, Laps, MonoShape, Slot, StageId, Unit,
         backend::sections,
         mono::{LOGO, STILL, on_picture, pass_by, withdraw},
     },
@@ -247,6 +247,20 @@ impl Backend for CudaMono {
             _ => return Ok(true),
         };
         wait_until(stream, until, laps).map_err(failed)
+    }
+
+    fn advance(
+        &mut self,
+        unit: usize,
+        slot: &mut Slot,
+        laps: &Laps<'_>,
+    ) -> Result<Advance, BackendError> {
+        match (self.units[unit], &mut self.logo, &mut slot.result.logos) {
+            (LOGO, Some(Logo::Device(marks)), Some(logos)) => {
+                marks.advance(logos, laps).map_err(failed)
+            }
+            _ => Ok(Advance::Nothing),
+        }
     }
 
     fn meanwhile(&mut self, unit: usize, _slot: &mut Slot, laps: &Laps<'_>) {

@@ -12,7 +12,7 @@ use crate::{
     cuda::{
         Arena, ArenaLayout, Context, DeviceBuffer, Event, GpuError, GraphExec, Priority, Stream,
     },
-    frame::{Camera, Gap, INVALID, Mask, RoadOrigin, StereoFrame, Stixels, Street},
+    frame::{Camera, Gap, INVALID, Mask, RoadOrigin, StereoFrame, Stixels, Street, Timestamp},
     frame_loop::{
         Backend, BackendError, ChainError, Laps, Shape, Slot, StageId, Unit, backend::sections,
         cpu::invalidate, slot::StreetSlot,
@@ -27,7 +27,7 @@ use crate::{
 
 use super::{
     errors::failed,
-    launched::{Launched, nanoseconds},
+    launched::{Launched, nanoseconds, wait_until},
     memory::{HostMemory, device_memory, host_memory},
     pixels::{pack, unpack},
     recording::Recording,
@@ -476,6 +476,15 @@ impl Backend for CudaBackend {
         if let Some(mut slot) = slot.street() {
             self.pass_through(&mut slot);
         }
+    }
+
+    fn wait(
+        &mut self,
+        _unit: usize,
+        until: Timestamp,
+        laps: &Laps<'_>,
+    ) -> Result<bool, BackendError> {
+        wait_until(&self.stream, until, laps).map_err(failed)
     }
 
     fn finish(

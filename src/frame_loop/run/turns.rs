@@ -4,7 +4,9 @@ use std::mem;
 use super::{FrameLoop, MAX_UNITS, Pace};
 use crate::{
     frame::{Decisions, FrameId, Gap, GapSet, Outcome, StageTiming, Timestamp, Timing},
-    frame_loop::{Backend, BackendError, Clock, Doing, Laps, StageId, Unit, backend::Watch},
+    frame_loop::{
+        Advance, Backend, BackendError, Clock, Doing, Laps, StageId, Unit, backend::Watch,
+    },
 };
 
 /// A unit that is under way for so long is waited for, so that whoever watches the loop sees the
@@ -127,6 +129,7 @@ impl<B: Backend, C: Clock> FrameLoop<'_, B, C> {
             }
         }
         self.launch(&frame, When::First, &mut plan, &mut timing)?;
+        self.advance(&frame, &mut plan, &mut timing)?;
         let required = |this: &Self, at: &usize| this.backend.units()[this.order[*at]].required();
         let optional = (0..self.order.len()).find(|at| !required(self, at));
         let optional = optional.unwrap_or(self.order.len());
@@ -307,6 +310,52 @@ impl<B: Backend, C: Clock> FrameLoop<'_, B, C> {
         let laps = Laps::new(self.clock, frame.arrival, timing);
         self.backend.meanwhile(unit, &mut self.slot, &laps);
         self.clock.now().since(before)
+    }
+
+    /// While the required units are under way, the host does what it has to for others whose device's
+    /// part is done: where the deadline leaves room for it even behind all the required ones take.
+    fn advance(
+        &mut self,
+        frame: &Frame,
+        plan: &mut Plan,
+        timing: &mut Timing,
+    ) -> Result<(), BackendError> {
+        let units = self.backend.units().len();
+        let (mut required, mut open) = ([false; MAX_UNITS], [false; MAX_UNITS]);
+        let mut required_ns = 0u64;
+        for unit in (0..units).filter(|&unit| matches!(plan[unit], Ahead::Launched(_))) {
+            let needed = self.backend.units()[unit].required();
+            required[unit] = needed;
+            open[unit] = !needed;
+            if needed {
+                required_ns = required_ns.saturating_add(self.expected[unit].expected_ns());
+            }
+        }
+        loop {
+            let mut under_way = false;
+            for unit in (0..units).filter(|&unit| required[unit]) {
+                let laps = Laps::new(self.clock, frame.arrival, timing);
+                under_way |= !self.backend.wait(unit, self.clock.now(), &laps)?;
+            }
+            let mut waits = false;
+            for unit in 0..units {
+                if !under_way || !open[unit] {
+                    continue;
+                }
+                let before = self.clock.now();
+                let all_ns = required_ns.saturating_add(self.expected[unit].expected_ns());
+                if frame.decides && frame.deadline.since(before) < all_ns {
+                    continue;
+                }
+                let laps = Laps::new(self.clock, frame.arrival, timing);
+                open[unit] = self.backend.advance(unit, &mut self.slot, &laps)? == Advance::Waits;
+                waits |= open[unit];
+            }
+            if !waits {
+                return Ok(());
+            }
+            std::thread::yield_now();
+        }
     }
 
     /// A unit's turn: it is finished where it was launched, else run, or skipped. Says when it was
