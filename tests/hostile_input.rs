@@ -267,8 +267,22 @@ fn a_report_goes_into_a_pipe_and_through_a_link() {
     use std::os::unix::fs::FileTypeExt as _;
     assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
     let (target, link) = (root.join("page.html"), root.join("link.html"));
-    fs::write(&target, "old").unwrap();
     symlink(&target, &link).unwrap();
+    fs::write(&target, "old").unwrap();
+    let args = ["report", path(&out), "--out", path(&link)];
+    refused(
+        &args,
+        64,
+        &["link.html: it is there and is no page of roadloop's"],
+    );
+    assert_eq!(fs::read_to_string(&target).unwrap(), "old");
+    works(&[
+        "report",
+        path(&out),
+        "--out",
+        path(&root.join("other.html")),
+    ]);
+    fs::rename(root.join("other.html"), &target).unwrap();
     works(&["report", path(&out), "--out", path(&link)]);
     assert!(link.is_symlink());
     assert_eq!(fs::read_to_string(&target).unwrap(), page);

@@ -131,7 +131,8 @@ pub(crate) fn check_page(option: &str, path: &Path) -> Result<(), String> {
     if path.is_dir() {
         return refused("a folder, expected a file to write");
     }
-    if !files::present(path) {
+    // A pipe or a device is written to, and nothing is replaced.
+    if !path.is_file() {
         return Ok(());
     }
     let mut head = Vec::new();
