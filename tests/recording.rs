@@ -263,7 +263,7 @@ fn a_recording_with_its_decisions_gives_what_the_loop_gave_under_its_deadline() 
     let recorded = tmp.path().join("recorded");
     let mut config = config();
     config.stereo.disparities = 64;
-    config.frame_loop.deadline_us = 100_000;
+    config.frame_loop.deadline_us = 200_000;
     config.frame_loop.admission = AdmissionConfig {
         warm_up_runs: 0,
         readmit_frames: 1,
@@ -290,8 +290,8 @@ fn a_recording_with_its_decisions_gives_what_the_loop_gave_under_its_deadline() 
     let live = run(&path, Pace::Realtime, false, Some(&recorded));
     let (skipped, late) = (live.skipped, live.late);
     assert!(
-        skipped > 0 && skipped + late < live.kept.frames.len(),
-        "{skipped}"
+        skipped > 0 && late > 0 && skipped + late < live.kept.frames.len(),
+        "{skipped} {late}"
     );
     let again = run(&recorded, Pace::Max, false, None);
     assert_eq!((again.skipped, again.late), (skipped, late));
