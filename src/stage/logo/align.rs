@@ -76,8 +76,10 @@ pub(crate) struct Effort {
     pub steps: usize,
     /// Correlation of the start below which there is none.
     pub least: f64,
-    /// A step that gains less correlation than this is the last.
+    /// A step that gains less correlation than this is the last,
     pub gain: f64,
+    /// but for so many of them in a row: behind one that loses, the next may gain.
+    pub patience: usize,
 }
 
 impl Face {
@@ -219,6 +221,7 @@ impl Face {
         // first step: they change how fast the fit comes near, not where it ends.
         let mut own = Own::default();
         let mut part: Option<Option<Factor>> = None;
+        let mut idle = 0;
         for step in 0..=effort.steps {
             let mut sums = Sums::default();
             let view = limit.view(image, level, &pose);
@@ -241,9 +244,13 @@ impl Face {
             if fit.ncc > before {
                 best = Some(fit);
             }
+            idle = match fit.ncc < before + effort.gain {
+                true => idle + 1,
+                false => 0,
+            };
             let promise = PROMISE[step.min(PROMISE.len() - 1)];
             if step == effort.steps
-                || fit.ncc < before + effort.gain
+                || idle > effort.patience
                 || fit.ncc < promise
                 || step == 0 && fit.ncc < effort.least
             {
@@ -483,6 +490,7 @@ mod tests {
             steps,
             least: -1.0,
             gain: 0.0,
+            patience: 0,
         }
     }
 

@@ -113,6 +113,7 @@ impl Verifier {
             steps: self.params.fit_steps,
             least: -1.0,
             gain: GAINS[0],
+            patience: 0,
         };
         coarse.align(pyramid, &mut self.scratch, start, effort)
     }
@@ -132,6 +133,7 @@ impl Verifier {
             steps: self.params.fit_steps,
             least: NEAR_SHARE * self.params.min_ncc,
             gain: GAINS[1],
+            patience: 1,
         };
         let fit = fine.align(pyramid, &mut self.scratch, &start, effort);
         if let Some(fit) = fit
@@ -159,6 +161,7 @@ impl Verifier {
             steps: self.params.fit_steps,
             least: COARSE_SHARE * self.params.min_ncc,
             gain: GAINS[1],
+            patience: 1,
         };
         let fit = fine.align(pyramid, &mut self.scratch, start, effort)?;
         self.judge(index, template, &fit)
