@@ -45,7 +45,8 @@ unit: setup
 # cameras where they can be built, as in the package: test-vm then needs no third build.
 release-tests: setup
 	@features=; if scripts/setup.sh v4l2; then features='--features v4l2'; fi; \
-	set -x; $(CARGO) test --release $$features --test allocations --test run_allocations --test replay
+	set -x; $(CARGO) test --release $$features --test allocations --test run_allocations \
+	--test aside_allocations --test logo_allocations --test replay
 
 # Skips, and says why, where QEMU can't be installed; ROADLOOP_REQUIRE_VM=1 makes that an error.
 test-vm: setup

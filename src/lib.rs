@@ -1,6 +1,5 @@
 //! roadloop: the perception loop of a vehicle. Stereo and mono images go in; a fixed time
-//! later come out stixels, foreground and logos; labels (a random forest) are trained and tested
-//! outside the loop so far.
+//! later come out stixels, foreground, logos and labels (a random forest, which [`training`] grows).
 //!
 //! # Rooms
 //! Data goes one way: [`source`] → slot → [`stage`]s → result → [`sink`].
@@ -9,7 +8,7 @@
 //! |---|---|
 //! | [`frame`] | the nouns: images, disparity, road, stixels, frame sets, gaps |
 //! | [`calib`] | rigs from files, rectification maps, metric geometry |
-//! | [`source`] | where frames come from: folders of recorded drives, the synthetic street |
+//! | [`source`] | where frames come from: folders of recorded drives, MCAP recordings, V4L2 cameras, the synthetic street |
 //! | [`picture`] | picture files, decoded to the same bytes on every processor |
 //! | [`stage`] | what is computed, one folder a stage; a stage knows no source, sink, clock or other stage |
 //! | [`frame_loop`] | clock, slots, budgets, admission, deadlines; the one place that knows the order of the stages |
@@ -24,6 +23,7 @@
 //! | [`sink`] | where results go: tables, pictures, summary, digest, report |
 //! | [`mod@bench`] | what the whole loop takes, measured |
 //! | [`evaluate`] | results against truth |
+//! | `files` | what is read and written of the file system: regular files of bounded size |
 //! | [`config`] | `roadloop.toml`, typed and validated |
 //! | [`cli`] | the command line, one file a command |
 //!

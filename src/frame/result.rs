@@ -185,23 +185,35 @@ impl FrameResult {
     /// # Panics
     /// When the shapes differ.
     pub fn copy_from(&mut self, other: &Self) {
-        self.id = other.id;
-        if let (Some(to), Some(from)) = (&mut self.street, &other.street) {
+        // So that a new field can't be forgotten.
+        let Self {
+            id,
+            street,
+            motion,
+            foreground,
+            logos,
+            labels,
+            timing,
+            gaps,
+            health,
+        } = other;
+        self.id = *id;
+        if let (Some(to), Some(from)) = (&mut self.street, street) {
             to.copy_from(from);
         }
-        self.motion = other.motion;
-        if let (Some(to), Some(from)) = (&mut self.foreground, &other.foreground) {
+        self.motion = *motion;
+        if let (Some(to), Some(from)) = (&mut self.foreground, foreground) {
             to.copy_from(from);
         }
-        if let (Some(to), Some(from)) = (&mut self.logos, &other.logos) {
+        if let (Some(to), Some(from)) = (&mut self.logos, logos) {
             to.clone_from(from);
         }
-        if let (Some(to), Some(from)) = (&mut self.labels, &other.labels) {
+        if let (Some(to), Some(from)) = (&mut self.labels, labels) {
             to.copy_from(from);
         }
-        self.timing.clone_from(&other.timing);
-        self.gaps = other.gaps;
-        self.health = other.health;
+        self.timing.clone_from(timing);
+        self.gaps = *gaps;
+        self.health = *health;
     }
 }
 

@@ -70,7 +70,7 @@ pub trait Backend {
     /// [finished](Backend::finish) before it is launched again, or run; until then other units may
     /// be launched, run, finished and withdrawn. An optional one may stay under way while the slot
     /// is lent out and the next frames are computed: its result is for none of them then, and it
-    /// reads and writes nothing of theirs. One that [needs the stereo images](Unit::needs_stereo)
+    /// writes nothing of theirs, nor reads it if it learns from what it reads. One that [needs the stereo images](Unit::needs_stereo)
     /// is launched only behind all required ones of the same frame, which were launched, too. No
     /// stage is noted in `laps`.
     ///

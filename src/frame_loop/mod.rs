@@ -6,7 +6,7 @@
 //! holds what it is expected to take (the p99 of its last runs), the most important first, else it
 //! is skipped and the result says so. The result goes
 //! to a [`Sink`](crate::sink::Sink), the buffers go back, and the next frame begins: one frame is
-//! in flight, so that lateness never piles up.
+//! in flight (an optional unit may be overdue beside it), so that lateness never piles up.
 //!
 //! Units that need not wait for each other are under way at once where the backend can
 //! ([`Backend::start`]): they are launched in the order of admission and finished in the same, so

@@ -26,6 +26,16 @@ pub enum StageId {
     Forest,
 }
 
+// Stages index arrays by their number.
+const _: () = {
+    let mut i = 0;
+    while i < StageId::ORDER.len() {
+        assert!(StageId::ORDER[i] as usize == i);
+        i += 1;
+    }
+    assert!(StageId::Forest as usize + 1 == StageId::ORDER.len());
+};
+
 impl StageId {
     /// Every stage, in the order in which a frame passes them.
     pub const ORDER: [StageId; 8] = [

@@ -9,7 +9,14 @@
 //!
 //! A stage knows no source, sink, clock or other stage; [`crate::frame_loop`] alone knows the
 //! order. `<stage>/mod.rs` states parameters and the numeric contract, `<stage>/cpu.rs` is the
-//! reference and the CPU backend.
+//! reference and the CPU backend, `<stage>/cuda.rs` with `kernels/<stage>*.cu` the same on a GPU.
+//!
+//! # A new stage
+//! Besides its folder and kernels: a result in [`crate::frame`] and a field of
+//! [`crate::frame::FrameResult`]; a name in [`crate::frame_loop::StageId`] with its budget and place in
+//! the order; the unit that runs it in `frame_loop/cpu.rs`, `mono.rs` or `labels.rs` and in
+//! `frame_loop/cuda`; a section of [`crate::config`]; and where its result goes, in
+//! [`crate::sink`] (digest, save, table, overlay) and [`crate::recording`].
 #[cfg(feature = "cuda")]
 pub mod device;
 pub mod egomotion;

@@ -180,6 +180,8 @@ impl Backend for CudaLabels {
     }
 
     /// Behind the chain's graph, on the device.
+    /// Labels that a frame has gone out without are read from what the next one's chain writes: nobody
+    /// looks at them any more, and nothing is learnt.
     fn start(
         &mut self,
         _unit: usize,
@@ -194,8 +196,6 @@ impl Backend for CudaLabels {
         Ok(true)
     }
 
-    /// What a frame has gone out without is read from what the next one's chain writes: nobody
-    /// looks at it any more.
     fn wait(
         &mut self,
         _unit: usize,
