@@ -338,8 +338,8 @@ impl<B: Backend, C: Clock> FrameLoop<'_, B, C> {
                 under_way |= !self.backend.wait(unit, self.clock.now(), &laps)?;
             }
             let mut waits = false;
-            for unit in 0..units {
-                if !under_way || !open[unit] {
+            for (unit, open) in open.iter_mut().enumerate() {
+                if !under_way || !*open {
                     continue;
                 }
                 let before = self.clock.now();
@@ -348,8 +348,8 @@ impl<B: Backend, C: Clock> FrameLoop<'_, B, C> {
                     continue;
                 }
                 let laps = Laps::new(self.clock, frame.arrival, timing);
-                open[unit] = self.backend.advance(unit, &mut self.slot, &laps)? == Advance::Waits;
-                waits |= open[unit];
+                *open = self.backend.advance(unit, &mut self.slot, &laps)? == Advance::Waits;
+                waits |= *open;
             }
             if !waits {
                 return Ok(());
