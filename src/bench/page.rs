@@ -41,7 +41,7 @@ fn head(page: &mut String, report: &Report) {
         page,
         "<h1>Latency</h1>\n<p class=\"sub\">{} · {} Hz · backend {} · roadloop {}</p>\n",
         escape(&s.input),
-        s.rate_hz,
+        rounded(s.rate_hz),
         escape(&report.provenance.backend),
         escape(&report.provenance.version)
     );
@@ -164,4 +164,9 @@ fn gaps(page: &mut String, report: &Report) {
         put!(page, "<tr><td>{}</td><td>{n}</td></tr>\n", escape(name));
     }
     page.push_str("</table></div>\n");
+}
+
+/// A rate as people read it.
+fn rounded(hz: f64) -> f64 {
+    (hz * 100.0).round() / 100.0
 }

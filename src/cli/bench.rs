@@ -298,7 +298,7 @@ fn latency(
     };
     let frames = args.counted();
     log::info!(
-        "{frames} frames at {} Hz: {:.0} s",
+        "{frames} frames at {:.2} Hz: {:.0} s",
         args.rate,
         (frames + args.warm_up) as f64 / args.rate
     );

@@ -27,8 +27,8 @@ pub use failure::Failure;
 
 use crate::service::journal;
 
-/// The perception loop of a vehicle: stereo and mono images in, stixels, foreground and logos out,
-/// a fixed time later.
+/// The perception loop of a vehicle: stereo and mono images in, stixels, foreground, logos and
+/// labels out, a fixed time later.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 struct Cli {
@@ -40,11 +40,11 @@ struct Cli {
 enum Command {
     /// A synthetic drive, replayed, with pictures and a report; needs no input
     Demo(demo::Args),
-    /// A recorded drive to stixels, foreground, logos, pictures, timing and a digest
+    /// A recorded drive to stixels, foreground, logos, labels, pictures, timing and a digest
     Replay(replay::Args),
-    /// Live cameras to stixels, foreground and logos; what the service starts
+    /// Live cameras to stixels, foreground, logos and labels; what the service starts
     Run(run::Args),
-    /// The same, recorded as MCAP
+    /// What run does, recorded as MCAP
     Record(record::Args),
     /// Writes a synthetic street with exact truth
     Synth(synth::Args),

@@ -166,6 +166,13 @@ pub fn evaluate(results: &Path, truth: &Path) -> Result<Report, EvaluateError> {
         &files::inner(results, &["foreground"]),
         "masks (8-bit PNG; a replay writes them with --save foreground)",
     )?;
+    if truth.join("truth/moving").is_dir() && truth.join("mono").is_dir() {
+        log::warn!(
+            "{}: the truth is the left camera's: masks of the mono camera, which this drive has, see \
+             the street from elsewhere and are judged too low",
+            truth.display()
+        );
+    }
     let mut truth = files::Folder::read(
         &files::inner(truth, &["groundtruth", "truth/moving", "moving"]),
         "masks (8-bit PNG)",

@@ -121,7 +121,14 @@ pub fn run(
             pace: Pace::Max,
             threads: None,
             strict: true,
-            save: SaveSet::NONE.with(Save::Overlay).with(Save::Disparity),
+            save: [
+                Save::Overlay,
+                Save::Disparity,
+                Save::Foreground,
+                Save::Labels,
+            ]
+            .into_iter()
+            .fold(SaveSet::NONE, SaveSet::with),
             force: args.force,
             decide_anew: false,
         },

@@ -34,7 +34,7 @@ pub enum Colour {
     /// As they come: grey, RGB or other channels of 8 or 16 bits.
     #[default]
     Raw,
-    /// RGB of 8 bits as CIELab ([`super::colour`]).
+    /// RGB of 8 bits as CIELab.
     Lab,
 }
 
