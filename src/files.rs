@@ -30,7 +30,7 @@ pub(crate) fn unwritable(file: &Path) -> Option<String> {
     if let Some(folder) = missing_folder(file) {
         return Some(format!("{} is no folder", folder.display()));
     }
-    if file.is_dir() {
+    if file.is_dir() || file.as_os_str().is_empty() {
         return Some("it is a folder, expected the name of a file".into());
     }
     let folder = file.parent().filter(|f| !f.as_os_str().is_empty());

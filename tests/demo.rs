@@ -110,3 +110,17 @@ fn all_four_results_are_in_one_picture() {
     fs::write(out.join("roadloop.toml"), "[stereo]\n").unwrap();
     refused(&out, &["--force"], "roadloop.toml: it is no earlier demo's");
 }
+
+#[test]
+fn what_is_no_demos_is_not_replaced_and_nothing_is_begun() {
+    for name in ["tour.png", "street.forest", "index.html"] {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(name), "mine").unwrap();
+        let says = format!("{name}: it is no earlier demo's, expected another --out");
+        refused(dir.path(), &["--force"], &says);
+        assert_eq!(fs::read(dir.path().join(name)).unwrap(), b"mine");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    refused(dir.path(), &["--frames", "3"], "expected 4 or more");
+}

@@ -440,6 +440,14 @@ fn places_that_nothing_can_be_written_to_are_refused_before_the_first_frame() {
         ),
         (&long, "expected at most 107 for a socket"),
         ("metrics = 'no/such.prom'", "no is no folder"),
+        (
+            "metrics = '/dev/null'",
+            "it is no file, expected none or one that is replaced",
+        ),
+        (
+            "metrics = ''",
+            "it is a folder, expected the name of a file",
+        ),
     ] {
         let dir = tempfile::tempdir().unwrap();
         let line = if line.starts_with("metrics") {

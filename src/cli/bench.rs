@@ -73,7 +73,7 @@ pub struct LatencyArgs {
     #[arg(long, value_name = "S", conflicts_with = "frames", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub seconds: Option<u32>,
     /// Frames before the first that counts
-    #[arg(long, value_name = "N", default_value_t = 60)]
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = parse_warm_up)]
     pub warm_up: usize,
     /// Where to compute
     #[arg(long, value_enum, default_value_t)]
@@ -113,6 +113,13 @@ fn parse_count(text: &str) -> Result<usize, String> {
     count
         .filter(|n| (1..=100_000_000).contains(n))
         .ok_or_else(|| format!("--frames {text}: expected 1 to 100000000"))
+}
+
+fn parse_warm_up(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok();
+    count
+        .filter(|n| *n <= 100_000_000)
+        .ok_or_else(|| format!("--warm-up {text}: expected at most 100000000"))
 }
 
 impl LatencyArgs {
@@ -298,8 +305,8 @@ fn latency(
     };
     let frames = args.counted();
     log::info!(
-        "{frames} frames at {:.2} Hz: {:.0} s",
-        args.rate,
+        "{frames} frames at {} Hz: {:.0} s",
+        (args.rate * 100.0).round() / 100.0,
         (frames + args.warm_up) as f64 / args.rate
     );
     computer.run_live(

@@ -127,10 +127,22 @@ fn outputs(config: &Config) -> Result<(), Failure> {
         Failure::config(format!("output.{key}: {}: {why}", path.display()))
     };
     let output = &config.output;
+    if let (Some(socket), true) = (&output.socket, output.socket == output.metrics) {
+        let text = "output.metrics is the same, expected places of their own";
+        return Err(wrong("socket", socket, text));
+    }
     for (key, path) in [("socket", &output.socket), ("metrics", &output.metrics)] {
         if let Some((path, why)) = path.as_ref().and_then(|p| Some((p, files::unwritable(p)?))) {
             return Err(wrong(key, path, &why));
         }
+    }
+    // It is replaced once a second.
+    if let Some(path) = &output.metrics
+        && files::present(path)
+        && !path.is_file()
+    {
+        let text = "it is no file, expected none or one that is replaced";
+        return Err(wrong("metrics", path, text));
     }
     let Some(path) = &output.socket else {
         return Ok(());

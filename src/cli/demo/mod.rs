@@ -36,8 +36,8 @@ pub struct Args {
     /// Folder for the drive, the results and the pages
     #[arg(long, value_name = "DIR", default_value = "demo")]
     pub out: PathBuf,
-    /// Number of frames
-    #[arg(long, value_name = "N", default_value_t = 40)]
+    /// Number of frames, 4 or more
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = parse_frames)]
     pub frames: usize,
     /// Chooses the street
     #[arg(long, value_name = "S", default_value_t = 1)]
@@ -91,7 +91,9 @@ pub fn run(
         "latency.html",
     ]
     .map(|name| args.out.join(name));
-    check_ours(&config, args.force)?;
+    let others = ["logos.bin", "street.forest"].map(|name| args.out.join(name));
+    let pages = [&index, &still, &moving, &replayed, &latency];
+    check_ours(&config, pages.into_iter().chain(&others), args.force)?;
     log::info!("making a synthetic street of {} frames", args.frames);
     synth::run(&synth::Args {
         out: drive.clone(),
@@ -155,10 +157,28 @@ pub fn run(
     ))
 }
 
-/// A configuration that is not an earlier demo's is never replaced.
-fn check_ours(config: &Path, force: bool) -> Result<(), Failure> {
+/// The loop is measured on these frames, going round.
+fn parse_frames(text: &str) -> Result<usize, String> {
+    text.parse()
+        .ok()
+        .filter(|&n| n >= 4)
+        .ok_or_else(|| "expected 4 or more".into())
+}
+
+/// What is not an earlier demo's is never replaced: its configuration tells one.
+fn check_ours<'a>(
+    config: &Path,
+    others: impl IntoIterator<Item = &'a PathBuf>,
+    force: bool,
+) -> Result<(), Failure> {
     if !files::present(config) {
-        return Ok(());
+        return match others.into_iter().find(|path| files::present(path)) {
+            Some(path) => Err(Failure::usage(format!(
+                "{}: it is no earlier demo's, expected another --out",
+                path.display()
+            ))),
+            None => Ok(()),
+        };
     }
     let text = files::read(config, files::MAX_LIST).unwrap_or_default();
     if force && text.starts_with(MADE.as_bytes()) {
@@ -174,6 +194,8 @@ fn check_ours(config: &Path, force: bool) -> Result<(), Failure> {
 
 /// The logos' templates, the forest, and the configuration that names them.
 fn prepare(out: &Path, drive: &Path, config: &Path) -> Result<(), Failure> {
+    // First: it says whose the others are.
+    write_atomically(config, format!("{MADE}\n{CONFIGURATION}").as_bytes())?;
     let templates = Templates::build(
         &drive.join("logos"),
         &Config::default().logo.features,
@@ -181,7 +203,6 @@ fn prepare(out: &Path, drive: &Path, config: &Path) -> Result<(), Failure> {
     )?;
     templates.write(&out.join("logos.bin"))?;
     write_atomically(&out.join("street.forest"), STREET)?;
-    write_atomically(config, format!("{MADE}\n{CONFIGURATION}").as_bytes())?;
     Ok(())
 }
 
