@@ -77,7 +77,9 @@ timed() {
 guest() {    # SUITE
     local vm=(scripts/vm/boot.sh --arch "$arch" --devs 3)
     case $1 in
-        cameras) "${vm[@]}" --timeout 1200 --env ROADLOOP_REQUIRE_CAMERAS=1 "$cameras" --test-threads 1 | timed ;;
+        cameras) "${vm[@]}" --timeout 1200 --env ROADLOOP_REQUIRE_CAMERAS=1 \
+            --env ROADLOOP_PROGRAM=/usr/bin/roadloop --file "$target/release/roadloop:/usr/bin/roadloop" \
+            "$cameras" --test-threads 1 | timed ;;
         live) "${vm[@]}" --systemd --smp 2 --timeout 2400 --mem 1024 --out "$out/live" \
             --file "$target/release/roadloop:/usr/bin/roadloop" \
             --file "$target/release/examples/read_results:/usr/bin/read_results" \

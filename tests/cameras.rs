@@ -227,6 +227,9 @@ fn the_configured_cameras_are_checked_against_what_there_is() {
     let Some((_one, paths)) = cameras() else {
         return;
     };
+    // In another machine than that of the build it lies elsewhere.
+    let program = std::env::var_os("ROADLOOP_PROGRAM");
+    let program = program.unwrap_or_else(|| env!("CARGO_BIN_EXE_roadloop").into());
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("roadloop.toml");
     let check = |cameras: &CamerasConfig| {
@@ -234,7 +237,7 @@ fn the_configured_cameras_are_checked_against_what_there_is() {
         let table: toml::Table = text.parse().unwrap();
         let whole = toml::Table::from_iter([("cameras".to_owned(), table.into())]);
         std::fs::write(&file, toml::to_string(&whole).unwrap()).unwrap();
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_roadloop"))
+        let output = std::process::Command::new(&program)
             .args(["check", "cameras", "--config"])
             .arg(&file)
             .output()
