@@ -167,6 +167,6 @@ fn gaps(page: &mut String, report: &Report) {
 }
 
 /// A rate as people read it.
-fn rounded(hz: f64) -> f64 {
+pub(crate) fn rounded(hz: f64) -> f64 {
     (hz * 100.0).round() / 100.0
 }

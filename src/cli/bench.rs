@@ -306,7 +306,7 @@ fn latency(
     let frames = args.counted();
     log::info!(
         "{frames} frames at {} Hz: {:.0} s",
-        (args.rate * 100.0).round() / 100.0,
+        page::rounded(args.rate),
         (frames + args.warm_up) as f64 / args.rate
     );
     computer.run_live(
